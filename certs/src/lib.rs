@@ -1,0 +1,1 @@
+//! Certificates (see Cargo.toml).
