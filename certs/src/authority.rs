@@ -1,0 +1,177 @@
+//! The certificate authority and the leaves it signs. Pure apart from the random numbers of key generation.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+};
+use rustls::pki_types::CertificateDer;
+
+use crate::clock::rfc3339;
+use crate::facts::Facts;
+use crate::pair::{PairError, PemPair, read_chain, read_key};
+
+/// How long an authority lives unless told otherwise: ten years.
+pub const AUTHORITY_VALIDITY: Duration = Duration::from_hours(10 * 365 * 24);
+
+/// How long a leaf lives unless told otherwise: ninety days.
+pub const LEAF_VALIDITY: Duration = Duration::from_hours(90 * 24);
+
+/// How far back validity begins, so that machines whose clocks run behind accept a certificate made just now.
+pub const BACKDATE: Duration = Duration::from_hours(1);
+
+const AUTHORITY_NAME: &str = "Swansong webhook CA";
+const LEAF_NAME: &str = "Swansong webhook";
+
+/// Why an authority can't be used or a certificate can't be made.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum AuthorityError {
+    /// Certificate or key can't be read, or is outside its time.
+    #[error(transparent)]
+    Unreadable(#[from] PairError),
+    /// The certificate may not sign others.
+    #[error("{name} is not an authority's certificate (basicConstraints lacks CA:TRUE)")]
+    NotAnAuthority {
+        /// What was read.
+        name: String,
+    },
+    /// The key is sound but not of a kind that signing supports here.
+    #[error("{name} can't be used for signing; store it as PKCS#8 (openssl pkcs8 -topk8 -nocrypt)")]
+    UnsupportedKey {
+        /// What was read.
+        name: String,
+    },
+    /// The certificate library refused.
+    #[error("a certificate can't be made ({problem}); check the service name and namespace")]
+    Making {
+        /// What it said.
+        problem: String,
+    },
+}
+
+impl From<rcgen::Error> for AuthorityError {
+    fn from(error: rcgen::Error) -> Self {
+        Self::Making { problem: error.to_string() }
+    }
+}
+
+/// A certificate and key just made, as PEM.
+pub struct Issued {
+    /// The certificate.
+    pub certificate: String,
+    /// Its private key, PKCS#8.
+    pub key: String,
+}
+
+impl fmt::Debug for Issued {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Issued").finish_non_exhaustive()
+    }
+}
+
+/// An authority that is ready to sign.
+pub struct Authority {
+    certificate: CertificateDer<'static>,
+    subject: Vec<u8>,
+    not_after: SystemTime,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Authority").field("not_after", &self.not_after).finish_non_exhaustive()
+    }
+}
+
+impl Authority {
+    /// Makes a new authority that is valid from an hour before `now` until `validity` after it.
+    pub fn create(now: SystemTime, validity: Duration) -> Result<Issued, AuthorityError> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, AUTHORITY_NAME);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.not_before = (now - BACKDATE).into();
+        params.not_after = (now + validity).into();
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let certificate = params.self_signed(&key)?;
+        Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+
+    /// Reads an authority and checks that it can sign at `now`. Of several certificates the first counts.
+    pub fn from_pem(pem: &PemPair<'_>, now: SystemTime) -> Result<Self, AuthorityError> {
+        let name = || pem.certificate_name.to_owned();
+        let certificate = read_chain(pem.certificate_name, pem.certificate)?.swap_remove(0);
+        let facts = Facts::read(&certificate).map_err(|problem| PairError::BadCertificate {
+            name: name(),
+            position: 1,
+            problem,
+        })?;
+        if !facts.is_authority {
+            return Err(AuthorityError::NotAnAuthority { name: name() });
+        }
+        if now < facts.not_before {
+            let not_before = rfc3339(facts.not_before);
+            return Err(PairError::NotYetValid { name: name(), serial: facts.serial, not_before }.into());
+        }
+        if now >= facts.not_after {
+            let not_after = rfc3339(facts.not_after);
+            return Err(PairError::Expired { name: name(), serial: facts.serial, not_after }.into());
+        }
+        let key = read_key(pem.key_name, pem.key)?;
+        let unsupported = || AuthorityError::UnsupportedKey { name: pem.key_name.to_owned() };
+        let key = KeyPair::try_from(&key).map_err(|_| unsupported())?;
+        if rcgen::PublicKeyData::subject_public_key_info(&key) != facts.public_key {
+            return Err(PairError::KeyMismatch {
+                name: name(),
+                key_name: pem.key_name.to_owned(),
+                serial: facts.serial,
+            }
+            .into());
+        }
+        let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
+        Ok(Self { certificate, subject: facts.subject, not_after: facts.not_after, issuer })
+    }
+
+    /// Makes a server certificate for these DNS names with a key of its own.
+    ///
+    /// It never outlives the authority: a chain is good only as long as each of its certificates.
+    pub fn issue(
+        &self,
+        dns_names: &[String],
+        now: SystemTime,
+        validity: Duration,
+    ) -> Result<Issued, AuthorityError> {
+        let mut params = CertificateParams::new(dns_names)?;
+        params.distinguished_name.push(DnType::CommonName, LEAF_NAME);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        params.not_before = (now - BACKDATE).into();
+        params.not_after = (now + validity).min(self.not_after).into();
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+
+    /// The authority's certificate.
+    pub const fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    /// When it ends.
+    pub const fn not_after(&self) -> SystemTime {
+        self.not_after
+    }
+
+    /// Its subject, raw.
+    pub(crate) fn subject(&self) -> &[u8] {
+        &self.subject
+    }
+}
+
+/// The names by which the API server calls a webhook's Service.
+pub fn service_names(service: &str, namespace: &str) -> Vec<String> {
+    vec![format!("{service}.{namespace}.svc"), format!("{service}.{namespace}.svc.cluster.local")]
+}

@@ -1,0 +1,49 @@
+//! Time as an argument: everything that judges a certificate is told what time it is.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use k8s_openapi::jiff::Timestamp;
+use rustls::pki_types::UnixTime;
+
+/// Tells the time, so that tests can stand at the end of a certificate's life without waiting for it.
+pub trait Clock: Send + Sync + 'static {
+    /// The time now.
+    fn now(&self) -> SystemTime;
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+}
+
+impl<F> Clock for F
+where
+    F: Fn() -> SystemTime + Send + Sync + 'static,
+{
+    fn now(&self) -> SystemTime {
+        self()
+    }
+}
+
+/// The time as people and logs write it; times that don't fit a calendar are shown as seconds.
+pub(crate) fn rfc3339(time: SystemTime) -> String {
+    let since = since_epoch(time);
+    Timestamp::try_from(UNIX_EPOCH + since)
+        .map_or_else(|_| format!("{} s after 1970", since.as_secs()), |at| at.to_string())
+}
+
+/// The time as rustls takes it.
+pub(crate) fn unix_time(time: SystemTime) -> UnixTime {
+    UnixTime::since_unix_epoch(since_epoch(time))
+}
+
+/// Whole seconds since 1970, which is all that a certificate can hold; a clock before that counts as 1970.
+fn since_epoch(time: SystemTime) -> Duration {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Duration::from_secs(since.as_secs())
+}
