@@ -1,0 +1,364 @@
+//! The environment of one container.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::Site;
+use super::operation::Operation;
+use super::preload;
+use super::record::{ContainerRecord, FormerPreload};
+use super::report::{Action, ActionKind};
+use super::view::{Container, EnvVar, Slot};
+use crate::policy::{Policy, PreloadValueFrom};
+use crate::reason::Reason;
+
+/// Where an `LD_PRELOAD` with a valueFrom is kept, so that the new entry can refer to it.
+pub(super) const ORIGINAL_PRELOAD: &str = "SWANSONG_ORIGINAL_LD_PRELOAD";
+
+/// The environment variable with the port of MindIO's controller.
+pub(super) const TTP_PORT: &str = "TTP_PORT";
+
+/// The libraries to preload into one container; `None` leaves `LD_PRELOAD` alone.
+pub(super) type Libraries<'p> = Option<Vec<&'p str>>;
+
+/// An entry to be added.
+struct NewVar<'p> {
+    name: &'p str,
+    value: NewValue<'p>,
+    /// Index of the present entry it has to stand before; `usize::MAX` for the end.
+    before: usize,
+}
+
+enum NewValue<'p> {
+    Literal(std::borrow::Cow<'p, str>),
+    FieldPath(&'static str),
+}
+
+impl Serialize for NewVar<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(serde::Serialize)]
+        struct FieldRef {
+            #[serde(rename = "fieldPath")]
+            field_path: &'static str,
+        }
+        #[derive(serde::Serialize)]
+        struct Source {
+            #[serde(rename = "fieldRef")]
+            field_ref: FieldRef,
+        }
+        let mut entry = serializer.serialize_map(Some(2))?;
+        entry.serialize_entry("name", self.name)?;
+        match &self.value {
+            NewValue::Literal(value) => entry.serialize_entry("value", value)?,
+            NewValue::FieldPath(field_path) => {
+                entry.serialize_entry("valueFrom", &Source { field_ref: FieldRef { field_path } })?;
+            }
+        }
+        entry.end()
+    }
+}
+
+/// The work on one container's environment.
+pub(super) struct EnvInjection<'s, 'o, 'a, 'p> {
+    site: &'s mut Site<'o>,
+    container: &'o Container<'a>,
+    policy: &'p Policy,
+    additions: Vec<NewVar<'p>>,
+    record: &'s mut ContainerRecord,
+    /// JSON pointer of the container.
+    path: &'s str,
+}
+
+impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
+    pub(super) fn new(
+        site: &'s mut Site<'o>,
+        container: &'o Container<'a>,
+        policy: &'p Policy,
+        path: &'s str,
+        record: &'s mut ContainerRecord,
+    ) -> Self {
+        Self { site, container, policy, additions: Vec::new(), record, path }
+    }
+
+    /// Adds what is missing, in the documented order; emits the operations.
+    pub(super) fn run(mut self, libraries: &Libraries<'p>) {
+        self.pod_ip();
+        self.ttp_port();
+        self.taskd_process_enable();
+        for (name, value) in &self.policy.extra_env {
+            self.add_unless_present(name, value);
+        }
+        match libraries {
+            Some(libraries) => self.preload(libraries),
+            None => self.site.act(Action::skipped("env.LD_PRELOAD", Reason::PreloadOptedOut)),
+        }
+        if self.container.env_value("LOCAL_PROXY_ENABLE") == Some("on") {
+            self.site.act(Action::kept("env.LOCAL_PROXY_ENABLE", Some("on".to_owned()), Reason::LocalProxy));
+        }
+        self.emit();
+    }
+
+    fn pod_ip(&mut self) {
+        const FIELD_PATH: &str = "status.podIP";
+        let Some((_, entry)) = self.container.last_env("POD_IP") else {
+            self.site.act(Action::added("env.POD_IP", FIELD_PATH));
+            self.add("POD_IP", NewValue::FieldPath(FIELD_PATH), 0);
+            return;
+        };
+        if entry.value_from.present().is_none() && entry.value.present().is_none_or(|value| value.is_empty())
+        {
+            self.site.act(Action::kept("env.POD_IP", None, Reason::PodIpEmpty));
+            self.site.warn(
+                Reason::PodIpEmpty,
+                "env POD_IP has no value, so the TaskD Manager would listen on 127.0.0.1 only; \
+                 write valueFrom.fieldRef.fieldPath: status.podIP, fieldRef indented below valueFrom",
+            );
+        } else {
+            self.site.act(Action::kept("env.POD_IP", shown(entry), Reason::AlreadyPresent));
+        }
+    }
+
+    fn ttp_port(&mut self) {
+        let default = self.policy.ttp_port.port;
+        match self.container.last_env(TTP_PORT) {
+            None => {
+                let value = default.to_string();
+                self.site.act(Action::added("env.TTP_PORT", value.clone()));
+                self.add(TTP_PORT, NewValue::Literal(value.into()), 0);
+            }
+            Some((_, entry)) => match ttp_port_of(self.container, default) {
+                TtpPort::Number(8000) => {
+                    self.site.act(Action::kept("env.TTP_PORT", shown(entry), Reason::AlreadyPresent));
+                }
+                TtpPort::Number(number) => {
+                    self.site.act(Action::kept("env.TTP_PORT", shown(entry), Reason::TtpPortNotDefault));
+                    self.site.warn(
+                        Reason::TtpPortNotDefault,
+                        &format!("env TTP_PORT is {number}; MindSpeed-LLM connects to 8000 whatever it says"),
+                    );
+                }
+                TtpPort::Unknown(number) => {
+                    self.site.act(Action::kept("env.TTP_PORT", shown(entry), Reason::TtpPortUnknown));
+                    self.site.warn(
+                        Reason::TtpPortUnknown,
+                        &format!(
+                            "env TTP_PORT isn't a plain port number, so port {number} is taken for it; \
+                             declare the right one as {:?} if it differs",
+                            self.policy.ttp_port.name
+                        ),
+                    );
+                }
+            },
+        }
+    }
+
+    fn taskd_process_enable(&mut self) {
+        const NAME: &str = "TASKD_PROCESS_ENABLE";
+        if self.container.env_value(NAME).is_some_and(|value| value.eq_ignore_ascii_case("off")) {
+            self.site.act(Action::kept(
+                "env.TASKD_PROCESS_ENABLE",
+                Some("off".to_owned()),
+                Reason::TaskdDisabled,
+            ));
+            self.site.warn(
+                Reason::TaskdDisabled,
+                "env TASKD_PROCESS_ENABLE is off: TaskD takes no part in recovery and nothing will be saved; \
+                 remove it or set it to on",
+            );
+        } else {
+            self.add_unless_present(NAME, "on");
+        }
+    }
+
+    fn add_unless_present(&mut self, name: &'p str, value: &'p str) {
+        let field = format!("env.{name}");
+        match self.container.last_env(name) {
+            None => {
+                self.site.act(Action::added(field, value));
+                self.add(name, NewValue::Literal(value.into()), 0);
+            }
+            Some((_, entry)) => {
+                let same = entry.value.present().is_some_and(|present| &**present == value);
+                let reason = if same { Reason::AlreadyPresent } else { Reason::UserValueKept };
+                self.site.act(Action::kept(field, shown(entry), reason));
+            }
+        }
+    }
+
+    /// Several entries of one name are legal; the last wins in the kubelet, so ours go into the last.
+    fn preload(&mut self, ours: &[&'p str]) {
+        const FIELD: &str = "env.LD_PRELOAD";
+        let order = self.policy.preload_order;
+        let Some((index, entry)) = self.container.last_env(preload::VARIABLE) else {
+            let value = ours.join(":");
+            self.site.act(Action::added(FIELD, value.clone()));
+            self.add(preload::VARIABLE, NewValue::Literal(value.into()), 0);
+            if !self.container.env_from.items().is_empty() {
+                self.site.warn(
+                    Reason::PreloadMayHideEnvFrom,
+                    "envFrom may hold an LD_PRELOAD, which the explicit one now hides; \
+                     write such a value as an explicit env entry and it will be joined",
+                );
+            }
+            return;
+        };
+        if entry.value_from.present().is_some() {
+            self.preload_value_from(index, ours);
+            return;
+        }
+        let user = entry.value.present().map_or("", |value| value);
+        match preload::join(ours, user, order) {
+            None => self.site.act(Action::kept(FIELD, Some(user.to_owned()), Reason::AlreadyPresent)),
+            Some(value) => {
+                let path = format!("{}/env/{index}/value", self.path);
+                let (former, operation) = match &entry.value {
+                    Slot::Absent => (FormerPreload::Absent, Operation::add(path, &value)),
+                    Slot::Null => (FormerPreload::Null, Operation::replace(path, &value)),
+                    Slot::Present(user) => {
+                        (FormerPreload::Value(user.to_string()), Operation::replace(path, &value))
+                    }
+                };
+                self.record.preload = Some(former);
+                self.site.operations.push(operation);
+                self.site.act(Action {
+                    field: FIELD.into(),
+                    action: ActionKind::Merged,
+                    value: Some(value),
+                    reason: Reason::PreloadMerged,
+                });
+            }
+        }
+    }
+
+    /// `value` and `valueFrom` together are refused by the API server, so the user's source keeps its
+    /// entry under another name and the new entry, behind it, refers to that.
+    fn preload_value_from(&mut self, index: usize, ours: &[&'p str]) {
+        let taken = self.container.last_env(ORIGINAL_PRELOAD).is_some();
+        if self.policy.preload_value_from == PreloadValueFrom::Skip || taken {
+            self.site.act(Action::skipped("env.LD_PRELOAD", Reason::PreloadValueFromSkipped));
+            self.site.warn(
+                Reason::PreloadValueFromSkipped,
+                "LD_PRELOAD comes from a valueFrom and was left alone: libmspti.so and libtaskd.so are NOT preloaded; \
+                 write its value out, and it will be joined",
+            );
+            return;
+        }
+        let value = preload::join_reference(ours, ORIGINAL_PRELOAD, self.policy.preload_order);
+        self.site
+            .operations
+            .push(Operation::replace(format!("{}/env/{index}/name", self.path), &ORIGINAL_PRELOAD));
+        self.record.preload = Some(FormerPreload::ValueFrom);
+        self.site.act(Action {
+            field: "env.LD_PRELOAD".into(),
+            action: ActionKind::Merged,
+            value: Some(value.clone()),
+            reason: Reason::PreloadValueFromReferenced,
+        });
+        self.add(preload::VARIABLE, NewValue::Literal(value.into()), index + 1);
+    }
+
+    /// Notes an entry to be added before the first one from index `from` on that refers to it: the kubelet
+    /// resolves `$(NAME)` only against entries that stand before.
+    fn add(&mut self, name: &'p str, value: NewValue<'p>, from: usize) {
+        let mut present = self.container.env.items().iter().enumerate().skip(from);
+        let referring =
+            present.find(|(_, entry)| entry.value.present().is_some_and(|value| refers_to(value, name)));
+        let before = referring.map_or(usize::MAX, |(index, _)| index);
+        self.record.env.push(name.to_owned());
+        self.additions.push(NewVar { name, value, before });
+    }
+
+    fn emit(mut self) {
+        if self.additions.is_empty() {
+            return;
+        }
+        let list = format!("{}/env", self.path);
+        match &self.container.env {
+            Slot::Absent => self.record.absent.push("env".to_owned()),
+            Slot::Null => self.record.null.push("env".to_owned()),
+            Slot::Present(_) => {
+                // Ascending positions, so that each insert only moves what stands behind all later ones.
+                self.additions.sort_by_key(|addition| addition.before);
+                for (inserted, addition) in self.additions.iter().enumerate() {
+                    let path = match addition.before {
+                        usize::MAX => format!("{list}/-"),
+                        before => format!("{list}/{}", before + inserted),
+                    };
+                    self.site.operations.push(Operation::add(path, addition));
+                }
+                return;
+            }
+        }
+        self.site.operations.push(Operation::add(list, &self.additions));
+    }
+}
+
+/// The port MindIO's controller will listen on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TtpPort {
+    /// `TTP_PORT` says so, or will.
+    Number(u16),
+    /// `TTP_PORT` can't be read at admission; this is the default.
+    Unknown(u16),
+}
+
+impl TtpPort {
+    pub(super) const fn number(self) -> u16 {
+        match self {
+            Self::Number(number) | Self::Unknown(number) => number,
+        }
+    }
+}
+
+/// Reads `TTP_PORT` of a container, which gets `default` when it has none.
+pub(super) fn ttp_port_of(container: &Container<'_>, default: u16) -> TtpPort {
+    let Some((_, entry)) = container.last_env(TTP_PORT) else { return TtpPort::Number(default) };
+    let literal = if entry.value_from.present().is_some() { None } else { entry.value.present() };
+    match literal.and_then(|value| value.parse().ok()) {
+        Some(number) if number > 0 => TtpPort::Number(number),
+        _ => TtpPort::Unknown(default),
+    }
+}
+
+/// A value for the report.
+fn shown(entry: &EnvVar<'_>) -> Option<String> {
+    entry.value.present().map(|value| value.to_string())
+}
+
+/// Whether `value` holds `$(name)` where the kubelet would expand it; `$$` is an escaped dollar.
+fn refers_to(value: &str, name: &str) -> bool {
+    let mut rest = value;
+    while let Some(at) = rest.find('$') {
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('$') {
+            rest = after;
+        } else if let Some(inner) = rest.strip_prefix('(') {
+            if inner.strip_prefix(name).is_some_and(|after| after.starts_with(')')) {
+                return true;
+            }
+            rest = inner;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_as_the_kubelet_sees_them() {
+        for (value, expected) in [
+            ("$(POD_IP)", true),
+            ("http://$(POD_IP):1", true),
+            ("$(A)$(POD_IP)", true),
+            ("$$(POD_IP)", false),
+            ("$$$(POD_IP)", true),
+            ("$(POD_IP_2)", false),
+            ("${POD_IP}", false),
+            ("$(POD_IP", false),
+            ("$", false),
+        ] {
+            assert_eq!(refers_to(value, "POD_IP"), expected, "{value}");
+        }
+    }
+}

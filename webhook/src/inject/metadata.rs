@@ -1,0 +1,123 @@
+//! Annotations and labels of one object or template, together with the record of what was added.
+
+use serde_json::{Map, Value, json};
+
+use super::operation::{Operation, escape};
+use super::record::{ANNOTATION, Record};
+use super::report::Warning;
+use super::view::{Metadata, Slot};
+use crate::reason::Reason;
+
+/// Changes to one `metadata`.
+#[derive(Debug, Default)]
+pub(super) struct MetadataChanges {
+    /// New annotations.
+    pub(super) annotations: Vec<(&'static str, String)>,
+    /// Annotations to rewrite: key, former value, new value.
+    pub(super) rewritten: Vec<(&'static str, String, String)>,
+    /// New labels.
+    pub(super) labels: Vec<(&'static str, &'static str)>,
+}
+
+impl MetadataChanges {
+    /// Emits the operations for the metadata at `path` (without `/metadata`), the record included; nothing
+    /// at all when neither this nor `record` holds a change.
+    pub(super) fn emit(
+        self,
+        path: &str,
+        metadata: &Slot<Metadata<'_>>,
+        mut record: Record,
+        operations: &mut Vec<Operation>,
+        warnings: &mut Vec<Warning>,
+    ) {
+        record.annotations.extend(self.annotations.iter().map(|(key, _)| (*key).to_owned()));
+        record.labels.extend(self.labels.iter().map(|(key, _)| (*key).to_owned()));
+        record
+            .replaced
+            .extend(self.rewritten.iter().map(|(key, former, _)| ((*key).to_owned(), former.clone())));
+        if record.is_empty() {
+            return;
+        }
+        let present = metadata.present();
+        let annotations = present.map(|metadata| &metadata.annotations);
+        note_parents(metadata, !self.labels.is_empty(), &mut record);
+        let older = present.and_then(|metadata| metadata.annotation(ANNOTATION));
+        let record = extend(older, record, warnings).to_annotation();
+
+        let parent = format!("{path}/metadata");
+        let members = || {
+            self.annotations
+                .iter()
+                .map(|(key, value)| (*key, value.as_str()))
+                .chain([(ANNOTATION, record.as_str())])
+        };
+        match annotations {
+            None => {
+                operations.push(Operation::add(parent.clone(), &json!({ "annotations": object(members()) })));
+            }
+            Some(Slot::Absent | Slot::Null) => {
+                operations.push(Operation::add(format!("{parent}/annotations"), &object(members())));
+            }
+            // `add` on a member that is there replaces it (RFC 6902), which is what a renewed record needs.
+            Some(Slot::Present(_)) => {
+                for (key, value) in members() {
+                    operations.push(Operation::add(format!("{parent}/annotations/{}", escape(key)), &value));
+                }
+            }
+        }
+        for (key, _, value) in &self.rewritten {
+            operations.push(Operation::replace(format!("{parent}/annotations/{}", escape(key)), value));
+        }
+        let has_labels = present.is_some_and(|metadata| metadata.labels.present().is_some());
+        if has_labels {
+            for (key, value) in &self.labels {
+                operations.push(Operation::add(format!("{parent}/labels/{}", escape(key)), value));
+            }
+        } else if !self.labels.is_empty() {
+            operations.push(Operation::add(format!("{parent}/labels"), &object(self.labels.iter().copied())));
+        }
+    }
+}
+
+fn object<'m>(members: impl Iterator<Item = (&'m str, &'m str)>) -> Map<String, Value> {
+    members.map(|(key, value)| (key.to_owned(), value.into())).collect()
+}
+
+/// Notes which parents the operations will create.
+fn note_parents(metadata: &Slot<Metadata<'_>>, labels: bool, record: &mut Record) {
+    let mut note = |name: &str, is_null: bool| {
+        let list = if is_null { &mut record.null } else { &mut record.absent };
+        list.push(name.to_owned());
+    };
+    match metadata {
+        Slot::Absent => note("metadata", false),
+        Slot::Null => note("metadata", true),
+        Slot::Present(metadata) => {
+            match metadata.annotations {
+                Slot::Absent => note("annotations", false),
+                Slot::Null => note("annotations", true),
+                Slot::Present(_) => {}
+            }
+            match metadata.labels {
+                Slot::Absent if labels => note("labels", false),
+                Slot::Null if labels => note("labels", true),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The record to write, given the one that stands there.
+fn extend(older: Option<&str>, record: Record, warnings: &mut Vec<Warning>) -> Record {
+    match older.map(Record::parse) {
+        None => record,
+        Some(Ok(older)) => older.extended_by(record),
+        Some(Err(error)) => {
+            warnings.push(Warning {
+                reason: Reason::RecordUnreadable,
+                message: format!("annotation {ANNOTATION} was replaced: {error}"),
+            });
+            record
+        }
+    }
+}

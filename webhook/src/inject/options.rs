@@ -1,0 +1,94 @@
+//! Swansong's own annotations on a pod template (design: vocabulary).
+
+use super::report::Warning;
+use super::view::Metadata;
+use crate::policy::preload_path_fault;
+use crate::reason::Reason;
+
+/// Leave the pod alone when `"false"`.
+pub const INJECT: &str = "swansong.dev/inject";
+/// Inject into exactly these containers.
+pub const CONTAINERS: &str = "swansong.dev/containers";
+/// No `LD_PRELOAD` in these containers; `*` is all.
+pub const SKIP_PRELOAD: &str = "swansong.dev/skip-preload";
+/// Path of libtaskd.so in the image.
+pub const LIBTASKD: &str = "swansong.dev/libtaskd";
+/// Path of libmspti.so in the image.
+pub const LIBMSPTI: &str = "swansong.dev/libmspti";
+
+/// All of them, in the order in which a job's are copied to its templates.
+pub const ALL: [&str; 5] = [INJECT, CONTAINERS, SKIP_PRELOAD, LIBTASKD, LIBMSPTI];
+
+/// The options in force for one template: its own, else its job's.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Options<'a> {
+    /// `swansong.dev/inject: "false"`.
+    pub opted_out: bool,
+    /// The containers named, if any are.
+    pub containers: Option<Vec<&'a str>>,
+    /// Containers without `LD_PRELOAD`.
+    pub skip_preload: Vec<&'a str>,
+    /// Usable path of libtaskd.so.
+    pub libtaskd: Option<&'a str>,
+    /// Usable path of libmspti.so.
+    pub libmspti: Option<&'a str>,
+}
+
+impl<'a> Options<'a> {
+    /// Reads the options; what can't be used is warned about and counts as absent.
+    pub fn read(
+        template: Option<&'a Metadata<'_>>,
+        job: Option<&'a Metadata<'_>>,
+        warnings: &mut Vec<Warning>,
+    ) -> Self {
+        let value = |key| {
+            let own = template.and_then(|metadata| metadata.annotation(key));
+            own.or_else(|| job.and_then(|metadata| metadata.annotation(key)))
+        };
+        let opted_out = match value(INJECT).map(str::trim) {
+            Some("false") => true,
+            None | Some("true" | "") => false,
+            Some(other) => {
+                warnings.push(invalid(INJECT, other, "write \"false\" to leave the pod alone"));
+                false
+            }
+        };
+        let containers = value(CONTAINERS).map(list);
+        if containers.as_ref().is_some_and(Vec::is_empty) {
+            warnings.push(invalid(CONTAINERS, "", "name the containers, separated by commas, or remove it"));
+        }
+        let mut path = |key| {
+            let path = value(key)?;
+            match preload_path_fault(path) {
+                None => Some(path),
+                Some(fault) => {
+                    warnings.push(invalid(key, path, fault));
+                    None
+                }
+            }
+        };
+        Self {
+            opted_out,
+            libtaskd: path(LIBTASKD),
+            libmspti: path(LIBMSPTI),
+            containers: containers.filter(|names| !names.is_empty()),
+            skip_preload: value(SKIP_PRELOAD).map(list).unwrap_or_default(),
+        }
+    }
+
+    /// Whether the container gets no `LD_PRELOAD`.
+    pub fn skips_preload(&self, container: &str) -> bool {
+        self.skip_preload.iter().any(|name| *name == "*" || *name == container)
+    }
+}
+
+fn list(value: &str) -> Vec<&str> {
+    value.split(',').map(str::trim).filter(|name| !name.is_empty()).collect()
+}
+
+fn invalid(key: &str, value: &str, what: &str) -> Warning {
+    Warning {
+        reason: Reason::OptionInvalid,
+        message: format!("annotation {key}: {value:?} is ignored: {what}"),
+    }
+}

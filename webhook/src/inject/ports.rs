@@ -1,0 +1,158 @@
+//! The declared ports of one container.
+
+use serde::Serialize;
+
+use super::Site;
+use super::operation::Operation;
+use super::record::ContainerRecord;
+use super::report::Action;
+use super::view::{Container, PodSpec, Slot};
+use crate::policy::NamedPort;
+use crate::reason::Reason;
+
+/// How the pod's network bears on its ports.
+pub(super) struct Network {
+    host: bool,
+    rank_zero: bool,
+    /// TCP ports of any container, which under hostNetwork become ports of the node.
+    declared: Vec<i64>,
+    warned: bool,
+}
+
+impl Network {
+    pub(super) fn of(spec: &PodSpec<'_>, rank_zero: bool) -> Self {
+        let host = spec.host_network.present() == Some(&true);
+        let mut declared = Vec::new();
+        if host {
+            for container in spec.containers.items().iter().chain(spec.init_containers.items()) {
+                let tcp = container.ports.items().iter().filter(|port| port.is_tcp_protocol());
+                declared.extend(tcp.filter_map(|port| port.container_port.present()));
+            }
+        }
+        Self { host, rank_zero, declared, warned: false }
+    }
+}
+
+#[derive(Serialize)]
+struct NewPort<'p> {
+    #[serde(rename = "containerPort")]
+    container_port: u16,
+    name: &'p str,
+    protocol: &'static str,
+}
+
+impl<'p> NewPort<'p> {
+    fn of(port: &'p NamedPort) -> Self {
+        Self { container_port: port.port, name: &port.name, protocol: "TCP" }
+    }
+}
+
+/// Declares `wanted` in a container, as far as it may.
+pub(super) fn inject(
+    site: &mut Site<'_>,
+    container: &Container<'_>,
+    wanted: &[NamedPort; 2],
+    network: &mut Network,
+    path: &str,
+    record: &mut ContainerRecord,
+) {
+    let mut additions: Vec<&NamedPort> = Vec::new();
+    for port in wanted {
+        let twin = additions.iter().find(|added| added.port == port.port).map(|added| added.name.as_str());
+        if place(site, container, port, twin, network) {
+            additions.push(port);
+        }
+    }
+    if additions.is_empty() {
+        return;
+    }
+    record.ports.extend(additions.iter().map(|port| format!("{}/TCP", port.port)));
+    let list = format!("{path}/ports");
+    match &container.ports {
+        Slot::Absent => record.absent.push("ports".to_owned()),
+        Slot::Null => record.null.push("ports".to_owned()),
+        Slot::Present(_) => {
+            for port in additions {
+                site.operations.push(Operation::add(format!("{list}/-"), &NewPort::of(port)));
+            }
+            return;
+        }
+    }
+    let additions: Vec<_> = additions.into_iter().map(NewPort::of).collect();
+    site.operations.push(Operation::add(list, &additions));
+}
+
+/// Whether `port` is to be added; reports why when it isn't. `twin` is the name under which the same number
+/// is being added already.
+fn place(
+    site: &mut Site<'_>,
+    container: &Container<'_>,
+    port: &NamedPort,
+    twin: Option<&str>,
+    network: &mut Network,
+) -> bool {
+    let NamedPort { name, port: number } = port;
+    let field = format!("ports.{number}");
+    let present = container.ports.items().iter().find(|present| present.is_tcp(*number));
+    let present_name = present.map(|present| present.name.present().map_or("", |name| name)).or(twin);
+    if let Some(present_name) = present_name {
+        let same = present_name == name;
+        let reason = if same { Reason::AlreadyPresent } else { Reason::PortNameDiffers };
+        site.act(Action::kept(
+            field,
+            Some(format!("{number}/TCP {present_name}").trim_end().to_owned()),
+            reason,
+        ));
+        if !same {
+            let called = if present_name.is_empty() {
+                "has no name".to_owned()
+            } else {
+                format!("is called {present_name:?}")
+            };
+            site.warn(
+                Reason::PortNameDiffers,
+                &format!("port {number} {called}, not {name:?}; make sure that it is meant for that and not for a server of yours"),
+            );
+        }
+        return false;
+    }
+    if let Some(holder) = container
+        .ports
+        .items()
+        .iter()
+        .find(|present| present.name.present().is_some_and(|present| **present == **name))
+    {
+        let held = holder.container_port.present().copied().unwrap_or_default();
+        site.act(Action::skipped(field, Reason::PortNameTaken));
+        site.warn(
+            Reason::PortNameTaken,
+            &format!(
+                "port {number} wasn't added, since the name {name:?} belongs to port {held}; rename that one"
+            ),
+        );
+        return false;
+    }
+    if network.host && !network.rank_zero {
+        site.act(Action::skipped(field, Reason::HostNetworkNotRankZero));
+        if !network.warned {
+            network.warned = true;
+            site.warn(
+                Reason::HostNetworkNotRankZero,
+                "under hostNetwork the ports are declared for rank 0 only: they become ports of the node, \
+                 and the other ranks don't listen on them",
+            );
+        }
+        return false;
+    }
+    if network.host && network.declared.contains(&i64::from(*number)) {
+        site.act(Action::skipped(field, Reason::HostNetworkPortTaken));
+        site.warn(
+            Reason::HostNetworkPortTaken,
+            &format!("port {number} wasn't added: another container declares it, and under hostNetwork a port of the node can be had once"),
+        );
+        return false;
+    }
+    network.declared.push(i64::from(*number));
+    site.act(Action::added(field, format!("{number}/TCP {name}")));
+    true
+}

@@ -1,0 +1,257 @@
+//! Who asks for the dying checkpoint, and what is to be said about how they ask.
+
+use super::metadata::MetadataChanges;
+use super::record::Record;
+use super::report::Outcome;
+use super::view::{Container, Metadata, Object, PROCESS_RECOVER_LABEL, Template};
+use crate::policy::Policy;
+use crate::reason::Reason;
+use crate::strategy::{self, KNOWN, Strategies};
+use crate::workload::{Located, WorkloadKind};
+
+/// What the object's templates ask for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// Whether each template is to be injected, in the object's order.
+    pub(super) templates: Vec<bool>,
+    any_strategy: bool,
+}
+
+impl Asked {
+    /// Why nothing is to be done at all.
+    pub(super) fn refused(&self) -> Option<Reason> {
+        match (self.any_strategy, self.templates.iter().any(|asks| *asks)) {
+            (_, true) => None,
+            (false, false) => Some(Reason::NoStrategy),
+            (true, false) if self.templates.is_empty() => Some(Reason::NoTemplate),
+            (true, false) => Some(Reason::StrategyWithoutDump),
+        }
+    }
+}
+
+/// Reads the strategies of the job and its templates, or of the Pod.
+pub(super) fn asked(
+    kind: WorkloadKind,
+    job: Option<&Metadata<'_>>,
+    templates: &[Located<'_, '_>],
+    policy: &Policy,
+    outcome: &mut Outcome,
+) -> Asked {
+    let jobs = job.and_then(|metadata| metadata.annotation(strategy::ANNOTATION)).map(Strategies::parse);
+    if let Some(jobs) = &jobs {
+        note(jobs, outcome);
+        check_spelling(kind, jobs, policy, outcome);
+    }
+    let jobs_ask = jobs.as_ref().is_some_and(|jobs| jobs.triggered_by(&policy.triggers));
+    let mut asked = Asked { templates: Vec::with_capacity(templates.len()), any_strategy: jobs.is_some() };
+    for located in templates {
+        let metadata = located.template.metadata.present();
+        let own =
+            metadata.and_then(|metadata| metadata.annotation(strategy::ANNOTATION)).map(Strategies::parse);
+        let mut asks = jobs_ask;
+        if let Some(own) = &own {
+            asked.any_strategy = true;
+            asks |= own.triggered_by(&policy.triggers);
+            if jobs.as_ref().is_none_or(|jobs| jobs.tokens() != own.tokens()) {
+                note(own, outcome);
+                check_template(kind, jobs.as_ref(), own, located, outcome);
+            }
+        } else if kind == WorkloadKind::Pod {
+            let marked = operator_marker(located.template, policy);
+            asks |= marked.is_some();
+            outcome.strategies.extend(marked.map(str::to_owned));
+        }
+        asked.templates.push(asks);
+    }
+    if !kind.strategy_reaches_mindcluster() && kind != WorkloadKind::Pod && asked.refused().is_none() {
+        outcome.warn(
+            Reason::StrategyNotPropagated,
+            "MindCluster doesn't see the strategy of this kind, so ClusterD won't order a checkpoint: \
+             run the training as an AscendJob"
+                .to_owned(),
+        );
+    }
+    asked
+}
+
+/// The trigger that ascend-operator left in a Pod's environment (`env.go` `addEnvByStrategy`).
+fn operator_marker<'p>(pod: &Template<'_>, policy: &'p Policy) -> Option<&'p str> {
+    let containers = pod.spec.present().map_or(&[][..], |spec| spec.containers.items());
+    policy
+        .triggers
+        .iter()
+        .map(String::as_str)
+        .find(|trigger| containers.iter().any(|container| marks(container, trigger)))
+}
+
+fn marks(container: &Container<'_>, trigger: &str) -> bool {
+    let pytorch = container.env_value("HIGH_AVAILABILITY").unwrap_or_default();
+    if pytorch.split(',').any(|token| token.trim() == trigger) {
+        return true;
+    }
+    let feature = match trigger {
+        "dump" => "TTP:1",
+        "recover" | "recover-in-place" | "exit" => "ARF:1",
+        "retry" => "UCE:1",
+        _ => return false,
+    };
+    // Releases 7.2 and 7.3 wrote the braces inside single quotes.
+    let mindspore = container.env_value("MS_ENABLE_TFT").unwrap_or_default();
+    mindspore.split(['{', '}', ',', '\'', ' ']).any(|token| token == feature)
+}
+
+fn note(strategies: &Strategies<'_>, outcome: &mut Outcome) {
+    for token in strategies.tokens() {
+        if !outcome.strategies.iter().any(|known| known == token) {
+            outcome.strategies.push((*token).to_owned());
+        }
+    }
+}
+
+fn check_spelling(kind: WorkloadKind, strategies: &Strategies<'_>, policy: &Policy, outcome: &mut Outcome) {
+    if strategies.is_padded() {
+        let normalised = strategies.normalised();
+        let rewrites = kind == WorkloadKind::AscendJob && strategies.triggered_by(&policy.triggers);
+        if rewrites {
+            outcome.warn(
+                Reason::StrategyNormalised,
+                format!("annotation recover-strategy was rewritten to {normalised:?}: MindCluster drops tokens with blanks around them"),
+            );
+        } else {
+            outcome.warn(
+                Reason::StrategyPadded,
+                format!("annotation recover-strategy: MindCluster drops tokens with blanks around them; write {normalised:?}"),
+            );
+        }
+    }
+    check_tokens(strategies, outcome);
+}
+
+fn check_tokens(strategies: &Strategies<'_>, outcome: &mut Outcome) {
+    for token in strategies.unknown() {
+        let known = KNOWN.join(", ");
+        let advice = strategy::hint(token).map_or_else(|| format!("it knows {known}"), str::to_owned);
+        outcome.warn(
+            Reason::StrategyUnknownToken,
+            format!("annotation recover-strategy: MindCluster doesn't know {token:?} and drops it; {advice}"),
+        );
+    }
+}
+
+fn check_template(
+    kind: WorkloadKind,
+    jobs: Option<&Strategies<'_>>,
+    own: &Strategies<'_>,
+    located: &Located<'_, '_>,
+    outcome: &mut Outcome,
+) {
+    check_tokens(own, outcome);
+    if !kind.strategy_reaches_mindcluster() {
+        return;
+    }
+    let path = &located.path;
+    match jobs {
+        None => outcome.warn(
+            Reason::StrategyOnTemplateOnly,
+            format!("annotation recover-strategy stands on {path} only; MindCluster reads it from the job's own metadata.annotations: put it there"),
+        ),
+        Some(jobs) => outcome.warn(
+            Reason::StrategyDiffers,
+            format!(
+                "annotation recover-strategy is {:?} on {path} but {:?} on the job, which is the one MindCluster reads",
+                own.normalised(),
+                jobs.normalised()
+            ),
+        ),
+    }
+}
+
+/// Changes the job's own metadata so that MindCluster reads what the user meant, and says what else a
+/// job of its kind lacks. Called only when at least one template was injected.
+pub(super) fn amend_job(
+    kind: WorkloadKind,
+    object: &Object<'_>,
+    templates: &[Located<'_, '_>],
+    policy: &Policy,
+    outcome: &mut Outcome,
+) {
+    let Some(metadata) = object.metadata().present() else { return };
+    let mut changes = MetadataChanges::default();
+    match kind {
+        WorkloadKind::AscendJob => {
+            let raw = metadata.annotation(strategy::ANNOTATION).unwrap_or_default();
+            let strategies = Strategies::parse(raw);
+            if strategies.is_padded() && strategies.triggered_by(&policy.triggers) {
+                changes.rewritten.push((strategy::ANNOTATION, raw.to_owned(), strategies.normalised()));
+            }
+            if metadata.labels.present().is_none_or(|labels| labels.len == 0) {
+                outcome.warn(
+                    Reason::ProcessRecoverOff,
+                    "the job has no label at all, so ascend-operator won't set process-recover-enable and ClusterD \
+                     will answer 403: give it its labels (framework, ring-controller.atlas)"
+                        .to_owned(),
+                );
+            }
+        }
+        WorkloadKind::VolcanoJob => {
+            amend_volcano_job(metadata, &mut changes, outcome);
+            warn_of_missing_operator(templates, outcome);
+        }
+        _ => return,
+    }
+    changes.emit("", object.metadata(), Record::default(), &mut outcome.operations, &mut outcome.warnings);
+}
+
+fn amend_volcano_job(metadata: &Metadata<'_>, changes: &mut MetadataChanges, outcome: &mut Outcome) {
+    match metadata.label(PROCESS_RECOVER_LABEL) {
+        None => changes.labels.push((PROCESS_RECOVER_LABEL, "on")),
+        Some("on") => {}
+        Some(other) => outcome.warn(
+            Reason::ProcessRecoverOff,
+            format!("label {PROCESS_RECOVER_LABEL} is {other:?}: ClusterD answers 403 and nothing will be saved; set it to \"on\""),
+        ),
+    }
+}
+
+fn warn_of_missing_operator(templates: &[Located<'_, '_>], outcome: &mut Outcome) {
+    let mut containers = templates
+        .iter()
+        .filter_map(|located| located.template.spec.present())
+        .flat_map(|spec| spec.containers.items());
+    if !containers.any(|container| container.last_env("PROCESS_RECOVER").is_some()) {
+        outcome.warn(
+            Reason::VolcanoNoOperatorEnv,
+            "ascend-operator adds no environment to a Volcano Job: set PROCESS_RECOVER=on, \
+             ELASTIC_PROCESS_RECOVER_ENABLE=1, HIGH_AVAILABILITY=dump (PyTorch) or MS_ENABLE_TFT={TTP:1} \
+             (MindSpore) and the rank variables yourself"
+                .to_owned(),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_operators_marker_is_an_exact_token() {
+        for (name, value, expected) in [
+            ("HIGH_AVAILABILITY", "dump", true),
+            ("HIGH_AVAILABILITY", "dump,recover", true),
+            ("HIGH_AVAILABILITY", "recover", false),
+            ("HIGH_AVAILABILITY", "nodump", false),
+            ("MS_ENABLE_TFT", "{TTP:1}", true),
+            ("MS_ENABLE_TFT", "'{UCE:1,TTP:1}'", true),
+            ("MS_ENABLE_TFT", "{TTP:10}", false),
+            ("MS_ENABLE_TFT", "{ARF:1}", false),
+            ("OTHER", "dump", false),
+        ] {
+            let json =
+                format!(r#"{{"spec":{{"containers":[{{"env":[{{"name":"{name}","value":"{value}"}}]}}]}}}}"#);
+            let Object::Pod(pod) = Object::parse(WorkloadKind::Pod, &json).expect("a pod") else {
+                unreachable!()
+            };
+            assert_eq!(operator_marker(&pod, &Policy::default()).is_some(), expected, "{name}={value}");
+        }
+    }
+}

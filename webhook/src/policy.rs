@@ -1,0 +1,177 @@
+//! The validated settings the injection core obeys.
+//!
+//! [`Policy`] is plain data without file formats: `config` reads it from YAML and proves it, the core
+//! trusts it. The defaults are those of MindCluster's documentation
+//! (`03_configuring_training_recovery.md`).
+
+/// Where CANN installs libmspti.so, as every page of MindCluster's documentation has it.
+pub const LIBMSPTI: &str = "/usr/local/Ascend/cann/lib64/libmspti.so";
+
+/// Where the TaskD wheel installs libtaskd.so in the documented PyTorch image (Python 3.10).
+pub const LIBTASKD: &str = "/usr/local/lib/python3.10/dist-packages/taskd/python/cython_api/libs/libtaskd.so";
+
+/// Settings of the injection core.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Tokens of `recover-strategy` that make a job ours. Default: `dump`.
+    pub triggers: Vec<String>,
+    /// The libraries to preload where no rule and no annotation says otherwise.
+    pub libraries: Libraries,
+    /// Library paths by image; the first rule whose pattern matches the container's image wins.
+    pub image_rules: Vec<ImageRule>,
+    /// Where our libraries stand relative to the user's own in `LD_PRELOAD`.
+    pub preload_order: PreloadOrder,
+    /// What to do with an `LD_PRELOAD` that comes from a `valueFrom`.
+    pub preload_value_from: PreloadValueFrom,
+    /// The port of MindIO's controller; its number is also the default of `TTP_PORT`.
+    pub ttp_port: NamedPort,
+    /// The port of the TaskD Manager, fixed at 9601 in TaskD itself.
+    pub taskd_port: NamedPort,
+    /// Further environment variables, name and value, added in this order where the user has none.
+    pub extra_env: Vec<(String, String)>,
+}
+
+/// Absolute paths inside the training image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Libraries {
+    /// libmspti.so of CANN.
+    pub libmspti: String,
+    /// libtaskd.so of the TaskD wheel.
+    pub libtaskd: String,
+}
+
+/// Library paths for the images that match a pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageRule {
+    /// The whole image reference, with `*` for any run of characters and `?` for one.
+    pub pattern: String,
+    /// Replaces [`Libraries::libmspti`] when set.
+    pub libmspti: Option<String>,
+    /// Replaces [`Libraries::libtaskd`] when set.
+    pub libtaskd: Option<String>,
+}
+
+/// A container port and its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedPort {
+    /// An IANA_SVC_NAME of at most 15 characters.
+    pub name: String,
+    /// 1–65535.
+    pub port: u16,
+}
+
+/// Where our libraries stand in `LD_PRELOAD`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PreloadOrder {
+    /// libmspti.so, libtaskd.so, then the user's own, as documented.
+    #[default]
+    First,
+    /// The user's own, then ours.
+    Last,
+}
+
+/// What to do with an `LD_PRELOAD` entry whose value comes from a ConfigMap, Secret or field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PreloadValueFrom {
+    /// Rename the entry and refer to it from a new `LD_PRELOAD`, so that both hold.
+    #[default]
+    Reference,
+    /// Leave it alone and warn.
+    Skip,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            triggers: vec!["dump".to_owned()],
+            libraries: Libraries { libmspti: LIBMSPTI.to_owned(), libtaskd: LIBTASKD.to_owned() },
+            image_rules: Vec::new(),
+            preload_order: PreloadOrder::default(),
+            preload_value_from: PreloadValueFrom::default(),
+            ttp_port: NamedPort { name: "ttp-port".to_owned(), port: 8000 },
+            taskd_port: NamedPort { name: "taskd-port".to_owned(), port: 9601 },
+            extra_env: Vec::new(),
+        }
+    }
+}
+
+impl ImageRule {
+    /// Whether `image` matches the pattern.
+    pub fn matches(&self, image: &str) -> bool {
+        wildcard(self.pattern.as_bytes(), image.as_bytes())
+    }
+}
+
+/// Matches `*` and `?` in linear memory; the last `*` is the only point ever returned to.
+fn wildcard(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                retry = Some((p + 1, t));
+                p += 1;
+            }
+            Some(&c) if c == b'?' || c == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => match retry {
+                Some((after, seen)) => {
+                    retry = Some((after, seen + 1));
+                    p = after;
+                    t = seen + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&c| c == b'*')
+}
+
+/// Why `path` can't be an entry of `LD_PRELOAD`, or `None` when it can.
+///
+/// ld.so splits the variable at colons and white space and knows no escape (ld.so(8)).
+pub fn preload_path_fault(path: &str) -> Option<&'static str> {
+    if !path.starts_with('/') {
+        return Some("it isn't an absolute path");
+    }
+    if path.contains(|c: char| c == ':' || c.is_ascii_whitespace()) {
+        return Some("ld.so splits LD_PRELOAD at colons and white space, so the path may hold neither");
+    }
+    if path.contains('$') {
+        return Some("ld.so and the kubelet expand `$`, so the path may not hold it");
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn image_patterns() {
+        for (pattern, image, expected) in [
+            ("*mindspore*", "registry.example/ai/mindspore:2.7", true),
+            ("*mindspore*", "registry.example/ai/pytorch:2.7", false),
+            ("registry.example/*:v?", "registry.example/train:v1", true),
+            ("registry.example/*:v?", "registry.example/train:v12", false),
+            ("*", "", true),
+            ("", "", true),
+            ("", "x", false),
+            ("a*b*c", "aXbYbZc", true),
+            ("a*b*c", "aXbYbZ", false),
+        ] {
+            let rule = ImageRule { pattern: pattern.to_owned(), libmspti: None, libtaskd: None };
+            assert_eq!(rule.matches(image), expected, "{pattern} on {image}");
+        }
+    }
+
+    #[test]
+    fn preload_paths() {
+        assert_eq!(preload_path_fault("/usr/lib/a.so"), None);
+        for bad in ["a.so", "", "/a b.so", "/a:b.so", "/a\tb.so", "/$LIB/a.so"] {
+            assert!(preload_path_fault(bad).is_some(), "{bad:?}");
+        }
+    }
+}
