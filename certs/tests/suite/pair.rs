@@ -1,0 +1,109 @@
+//! Reading pairs: chains, the three spellings of keys, and errors that help.
+
+use rcgen::{CertificateParams, KeyPair};
+use swansong_certs::{Authority, PairError};
+
+use crate::support::{DAY, DNS, authority_of, leaf, leaf_until, pair_of, start};
+
+const RSA_PKCS1: &str = include_str!("data/rsa-pkcs1.pem");
+const RSA_PKCS8: &str = include_str!("data/rsa-pkcs8.pem");
+const EC_SEC1: &str = include_str!("data/ec-sec1.pem");
+const EC_PKCS8: &str = include_str!("data/ec-pkcs8.pem");
+
+fn certificate_for(pkcs8: &str) -> String {
+    let key = KeyPair::from_pem(pkcs8).unwrap();
+    CertificateParams::new([DNS.to_owned()]).unwrap().self_signed(&key).unwrap().pem()
+}
+
+#[test]
+fn keys_in_every_spelling_are_read() {
+    let rows = [
+        ("PKCS#8 RSA", RSA_PKCS8, RSA_PKCS8),
+        ("PKCS#1", RSA_PKCS8, RSA_PKCS1),
+        ("PKCS#8 EC", EC_PKCS8, EC_PKCS8),
+        ("SEC1", EC_PKCS8, EC_SEC1),
+    ];
+    for (row, made_with, key) in rows {
+        let certificate = certificate_for(made_with);
+        let pair = pair_of(certificate.as_bytes(), key.as_bytes(), start());
+        assert!(pair.is_ok(), "{row}: {pair:?}");
+    }
+}
+
+#[test]
+fn a_chain_is_served_whole_and_in_order() {
+    let made = Authority::create(start(), 100 * DAY).unwrap();
+    let leaf = authority_of(&made, start()).issue(&[DNS.to_owned()], start(), DAY).unwrap();
+    let chain = format!("{}{}", leaf.certificate, made.certificate);
+    let pair = pair_of(chain.as_bytes(), leaf.key.as_bytes(), start()).unwrap();
+    assert_eq!(pair.chain().len(), 2);
+
+    let wrong_order = format!("{}{}", made.certificate, leaf.certificate);
+    let error = pair_of(wrong_order.as_bytes(), leaf.key.as_bytes(), start()).unwrap_err();
+    assert!(matches!(error, PairError::KeyMismatch { .. }), "{error}");
+    assert!(error.to_string().contains("put the server's own certificate first"), "{error}");
+}
+
+#[test]
+fn text_around_the_sections_does_no_harm() {
+    let leaf = leaf();
+    let certificate = format!("subject=/CN=x\r\n\r\n{}\n# end\n", leaf.certificate.replace('\n', "\r\n"));
+    let key = format!("Bag Attributes\n{}", leaf.key);
+    pair_of(certificate.as_bytes(), key.as_bytes(), start()).unwrap();
+}
+
+#[test]
+fn a_pair_says_what_metrics_and_checks_need() {
+    let leaf = leaf_until(90 * DAY);
+    let pair = pair_of(leaf.certificate.as_bytes(), leaf.key.as_bytes(), start()).unwrap();
+    assert_eq!(pair.not_after(), start() + 90 * DAY);
+    assert_eq!(pair.not_before(), start() - DAY / 24);
+    assert!(pair.serial().split(':').all(|octet| octet.len() == 2), "{}", pair.serial());
+    assert!(pair.covers(DNS));
+    assert!(!pair.covers("other.swansong.svc"));
+    assert!(!pair.covers("not a name"));
+}
+
+#[test]
+fn errors_name_the_part_and_the_remedy() {
+    let leaf = leaf();
+    let other = self::leaf();
+    let certificate = leaf.certificate.as_bytes();
+    let key = leaf.key.as_bytes();
+    let torn = &certificate[..certificate.len() / 2];
+    let weak = leaf.key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
+    let rows: [(&[u8], &[u8], &str, &str); 8] = [
+        (b"", key, "tls.crt", "put the server's certificate there"),
+        (key, key, "tls.crt", "put the server's certificate there"),
+        (torn, key, "tls.crt, certificate 1", "END line is missing"),
+        (certificate, b"", "tls.key", "put the key there"),
+        (certificate, certificate, "tls.key", "put the key there"),
+        (certificate, &key[..key.len() / 2], "tls.key", "write it again"),
+        (certificate, weak.as_bytes(), "tls.key", "without a passphrase"),
+        (certificate, other.key.as_bytes(), "tls.key", "replace both together"),
+    ];
+    for (certificate, key, part, remedy) in rows {
+        let error = pair_of(certificate, key, start()).unwrap_err().to_string();
+        assert!(error.contains(part) && error.contains(remedy), "{error}");
+    }
+}
+
+#[test]
+fn times_are_checked_against_the_clock_given() {
+    let leaf = leaf_until(90 * DAY);
+    let at = |now| pair_of(leaf.certificate.as_bytes(), leaf.key.as_bytes(), now);
+    at(start() + 90 * DAY).unwrap();
+    let late = at(start() + 91 * DAY).unwrap_err().to_string();
+    assert!(late.contains("expired at 2027-02-1") && late.contains("renew it"), "{late}");
+    let early = at(start() - DAY).unwrap_err().to_string();
+    assert!(early.contains("check this machine's clock"), "{early}");
+}
+
+#[test]
+fn a_damaged_key_is_not_quoted() {
+    let leaf = leaf();
+    let secret = leaf.key.lines().nth(1).unwrap().to_owned();
+    let damaged = leaf.key.replace("-----BEGIN PRIVATE KEY-----", &format!("-----BEGIN {secret}"));
+    let error = pair_of(leaf.certificate.as_bytes(), damaged.as_bytes(), start()).unwrap_err();
+    assert!(!format!("{error} {error:?}").contains(&secret), "{error:?}");
+}
