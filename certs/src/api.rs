@@ -38,7 +38,7 @@ pub enum ManageError {
     },
     /// Every attempt met with another writer.
     #[error(
-        "{object} changed under every one of {attempts} attempts; look in the audit log for who else writes it"
+        "{object} changed under every one of {attempts} attempts, or is refused as such ({answer}); see the audit log for who else writes it"
     )]
     Contended {
         /// What it was about.
@@ -47,6 +47,8 @@ pub enum ManageError {
         object: String,
         /// How often it was tried.
         attempts: usize,
+        /// The API server's last answer.
+        answer: String,
     },
     /// A certificate can't be made.
     #[error(transparent)]

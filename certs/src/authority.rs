@@ -1,7 +1,7 @@
 //! The certificate authority and the leaves it signs. Pure apart from the random numbers of key generation.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -42,6 +42,12 @@ pub enum AuthorityError {
     UnsupportedKey {
         /// What was read.
         name: String,
+    },
+    /// It signs, but in vain: its certificate is damaged where only a verifier notices, or doesn't allow the names.
+    #[error("no certificate that it signs would be accepted: {problem}")]
+    Rejected {
+        /// Why not.
+        problem: String,
     },
     /// The certificate library refused.
     #[error("a certificate can't be made ({problem}); check the service name and namespace")]
@@ -93,7 +99,7 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params.not_before = (now - BACKDATE).into();
-        params.not_after = (now + validity).into();
+        params.not_after = end(now, validity).into();
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let certificate = params.self_signed(&key)?;
         Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
@@ -149,7 +155,7 @@ impl Authority {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
         params.not_before = (now - BACKDATE).into();
-        params.not_after = (now + validity).min(self.not_after).into();
+        params.not_after = end(now, validity).min(self.not_after).into();
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
@@ -169,6 +175,12 @@ impl Authority {
     pub(crate) fn subject(&self) -> &[u8] {
         &self.subject
     }
+}
+
+/// The end of a life that begins now; a certificate can't name a later moment than the end of the year 9999.
+fn end(now: SystemTime, validity: Duration) -> SystemTime {
+    let last = UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+    now.checked_add(validity).map_or(last, |end| end.min(last))
 }
 
 /// The names by which the API server calls a webhook's Service.

@@ -46,17 +46,23 @@ impl CaBundle {
         authority: &Authority,
         now: SystemTime,
     ) -> Result<Vec<String>, ManageError> {
+        let mut answer = String::new();
         for _ in 0..ATTEMPTS {
             let configuration = self.read().await?;
             let (patch, names) = plan(&configuration, authority, now);
-            if names.is_empty() || self.apply(patch).await? {
+            if names.is_empty() {
                 return Ok(names);
+            }
+            match self.apply(patch).await? {
+                None => return Ok(names),
+                Some(refusal) => answer = refusal,
             }
         }
         Err(ManageError::Contended {
             source_of: Source::CaBundle,
             object: self.object.clone(),
             attempts: ATTEMPTS,
+            answer,
         })
     }
 
@@ -68,17 +74,16 @@ impl CaBundle {
         }
     }
 
-    /// Whether the patch was taken; `false` when the configuration changed since it was read.
-    async fn apply(&self, patch: JsonPatch) -> Result<bool, ManageError> {
+    /// Nothing when the patch was taken; the answer when the configuration changed since it was read.
+    async fn apply(&self, patch: JsonPatch) -> Result<Option<String>, ManageError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         match self.api.patch(&self.name, &params, &Patch::Json::<()>(patch)).await {
-            Ok(_) => Ok(true),
+            Ok(_) => Ok(None),
             // 422 is how the API server says that a `test` in a patch failed; 404 that the object is gone.
             Err(Error::Api(status))
                 if status.is_conflict() || status.is_invalid() || status.is_not_found() =>
             {
-                tracing::debug!(object = %self.object, code = status.code, "caBundle changed meanwhile");
-                Ok(false)
+                Ok(Some(status.message.clone()))
             }
             Err(error) => Err(self.attempt("patch").failed(&error)),
         }

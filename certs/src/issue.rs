@@ -39,7 +39,13 @@ pub fn carry_out(
         Decision::Keep(held) => return Ok(Outcome::Kept(held)),
         Decision::IssueLeaf { authority, reason } => {
             let kept = stored.cloned().unwrap_or_default();
-            issue_leaf(name, &authority, kept, &reason, now, settings)?
+            match issue_leaf(name, &authority, kept, &reason, now, settings) {
+                // Asking it again would be in vain as well, for ever.
+                Err(error @ AuthorityError::Rejected { .. }) => {
+                    issue_all(name, &error.into(), now, settings)?
+                }
+                outcome => outcome?,
+            }
         }
         Decision::IssueAll { reason } => issue_all(name, &reason, now, settings)?,
     };
@@ -92,7 +98,7 @@ fn issue_leaf(
             };
             Ok(Fresh { data, held: *held, events: vec![told] })
         }
-        Decision::IssueLeaf { reason, .. } => Err(AuthorityError::Making { problem: reason.to_string() }),
-        Decision::IssueAll { reason } => Err(AuthorityError::Making { problem: reason.to_string() }),
+        Decision::IssueLeaf { reason, .. } => Err(AuthorityError::Rejected { problem: reason.to_string() }),
+        Decision::IssueAll { reason } => Err(AuthorityError::Rejected { problem: reason.to_string() }),
     }
 }

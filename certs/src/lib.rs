@@ -22,7 +22,6 @@
 //! Pure: [`decide()`] (what to do), [`carry_out`] (do it in memory), [`bundle`] (what a `caBundle` should hold),
 //! [`Authority`] and [`Pair`]. With I/O: the two sources and what they stand on. No type here shows key material in
 //! `Debug`, in errors or in events.
-#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod api;
 mod authority;

@@ -124,6 +124,7 @@ impl Manager {
 
     async fn ensure_secret(&self) -> Result<Held, ManageError> {
         let name = self.store.object();
+        let mut answer = String::new();
         for _ in 0..ATTEMPTS {
             let now = self.clock.now();
             let stored = self.store.read().await?;
@@ -140,10 +141,15 @@ impl Manager {
                     }
                     return Ok(fresh.held);
                 }
-                Written::Overtaken => tracing::debug!(secret = name, "another replica was first"),
+                Written::Overtaken(status) => answer = status,
             }
         }
-        Err(ManageError::Contended { source_of: Source::Secret, object: name.to_owned(), attempts: ATTEMPTS })
+        Err(ManageError::Contended {
+            source_of: Source::Secret,
+            object: name.to_owned(),
+            attempts: ATTEMPTS,
+            answer,
+        })
     }
 
     fn serve(&self, pair: &Pair) {

@@ -29,12 +29,12 @@ pub(crate) struct Stored {
 }
 
 /// How a write ended.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Written {
     /// Ours is stored.
     Ours,
-    /// Someone else wrote in between.
-    Overtaken,
+    /// Someone else wrote in between; the API server's answer.
+    Overtaken(String),
 }
 
 /// Reads and writes the one Secret.
@@ -84,10 +84,12 @@ impl SecretStore {
         match outcome {
             Ok(_) => Ok(Written::Ours),
             Err(Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {
-                Ok(Written::Overtaken)
+                Ok(Written::Overtaken(status.message.clone()))
             }
             // Deleted between reading and replacing. On create, not found is the namespace, and an error.
-            Err(Error::Api(status)) if verb == "update" && status.is_not_found() => Ok(Written::Overtaken),
+            Err(Error::Api(status)) if verb == "update" && status.is_not_found() => {
+                Ok(Written::Overtaken(status.message.clone()))
+            }
             Err(error) => Err(self.attempt(verb).failed(&error)),
         }
     }

@@ -1,8 +1,9 @@
 //! What is decided about a Secret, row by row.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use proptest::prelude::{ProptestConfig, any, proptest};
+use rcgen::{BasicConstraints, CertificateParams, GeneralSubtree, IsCa, KeyPair, NameConstraints};
 use swansong_certs::{
     Authority, AuthorityError, AuthorityReason, Decision, LEAF_VALIDITY, LeafReason, PairError, SecretData,
     service_names,
@@ -155,6 +156,29 @@ fn the_last_leaf_of_an_authority_ends_with_it_and_is_not_renewed_over_and_over()
 }
 
 #[test]
+fn an_authority_that_signs_in_vain_is_replaced() {
+    let sound = fresh(&settings(), start()).data;
+    // An authority that may sign only for other names.
+    let mut narrow = CertificateParams::default();
+    narrow.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    narrow.name_constraints = Some(NameConstraints {
+        permitted_subtrees: vec![GeneralSubtree::DnsName("example.com".to_owned())],
+        excluded_subtrees: Vec::new(),
+    });
+    let key = KeyPair::generate().unwrap();
+    let mut data = sound.clone();
+    data.authority_certificate = narrow.self_signed(&key).unwrap().pem().into_bytes();
+    data.authority_key = key.serialize_pem().into_bytes();
+
+    let decision = decide(&data, start());
+    assert_eq!(summary(&decision), "leaf: refused");
+    let next = carry_out_fresh(decision, Some(&data), start(), &settings());
+    assert_ne!(next.data.authority_certificate, data.authority_certificate);
+    let told = next.events[0].to_string();
+    assert!(told.contains("no certificate that it signs would be accepted"), "{told}");
+}
+
+#[test]
 fn a_new_name_costs_a_leaf_and_not_the_authority() {
     let sound = fresh(&settings(), start()).data;
     let mut renamed = settings();
@@ -178,6 +202,15 @@ fn names_too_long_for_dns_are_an_error_and_no_panic() {
 }
 
 #[test]
+fn a_life_beyond_the_calendar_ends_with_it() {
+    let mut endless = settings();
+    endless.authority_validity = Duration::MAX;
+    endless.leaf_validity = Duration::MAX;
+    let made = fresh(&endless, start());
+    assert_eq!(made.held.pair.not_after(), made.held.authority.not_after());
+}
+
+#[test]
 fn nothing_shows_a_key() {
     let made = fresh(&settings(), start());
     let key = String::from_utf8(made.data.key.clone()).unwrap();
@@ -187,7 +220,7 @@ fn nothing_shows_a_key() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever is in the Secret, what is made of it is kept by the next look: replicas don't take turns.
     #[test]

@@ -159,9 +159,9 @@ impl FakeApi {
                 }
             }
             Method::PATCH => {
-                let patch: json_patch::Patch = serde_json::from_slice(body).unwrap();
+                let changes: json_patch::Patch = serde_json::from_slice(body).unwrap();
                 let Some(mut object) = state.objects.get(path).cloned() else { return refusal(404) };
-                if json_patch::patch(&mut object, &patch).is_err() {
+                if json_patch::patch(&mut object, &changes).is_err() {
                     return refusal(422);
                 }
                 store(&mut state, path, object)

@@ -208,14 +208,18 @@ async fn a_bundle_reset_by_an_upgrade_is_set_again_and_a_change_in_between_is_me
     let mut replica = Replica::new(&api);
     replica.manager.ensure().await.unwrap();
     api.edit(CONFIGURATION, |object| object["webhooks"][0]["clientConfig"]["caBundle"] = json!("Cg=="));
-    api.meddle(Method::PATCH, |objects| {
+    // Meanwhile another replica, which holds a newer authority, sets the bundle too.
+    let newer = fresh(&settings(), start()).data.authority_certificate;
+    let newer = String::from_utf8(newer).unwrap().replace("\r\n", "\n");
+    let other = serde_json::to_value(ByteString(newer.clone().into_bytes())).unwrap();
+    api.meddle(Method::PATCH, move |objects| {
         let object = objects.get_mut(CONFIGURATION).unwrap();
         object["metadata"]["resourceVersion"] = json!("777");
-        object["webhooks"].as_array_mut().unwrap().remove(1);
+        object["webhooks"][0]["clientConfig"]["caBundle"] = other.clone();
     });
     replica.manager.ensure().await.unwrap();
     assert!(trusted(&api));
-    assert_eq!(bundles(&api).len(), 1);
+    assert!(String::from_utf8_lossy(&bundles(&api)[0]).contains(&newer), "the other's must not be lost");
 }
 
 #[tokio::test]
