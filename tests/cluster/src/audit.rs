@@ -1,0 +1,81 @@
+//! The API server's audit log.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::Error;
+
+/// One request as the API server recorded it. Creations carry their request object.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditEvent {
+    /// `create`, `get`, `watch`, …
+    pub verb: String,
+    /// The request's path and query.
+    #[serde(rename = "requestURI")]
+    pub request_uri: String,
+    /// Who asked.
+    pub user: User,
+    /// The program that asked, as it named itself.
+    #[serde(default)]
+    pub user_agent: String,
+    /// What was asked for, when it was an object.
+    pub object_ref: Option<ObjectReference>,
+    /// How it was answered.
+    pub response_status: Option<ResponseStatus>,
+    /// `ResponseComplete` nearly always; `ResponseStarted` for watches.
+    pub stage: String,
+    /// The request's body, for creations.
+    pub request_object: Option<serde_json::Value>,
+    /// What admission noted: which webhooks changed the object, their patches and annotations.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// Who asked.
+#[derive(Clone, Debug, Deserialize)]
+pub struct User {
+    /// Name of the user.
+    #[serde(default)]
+    pub username: String,
+    /// Groups of the user.
+    #[serde(default)]
+    pub groups: Vec<String>,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectReference {
+    /// Plural name of the kind.
+    pub resource: String,
+    /// Namespace, empty when there is none.
+    pub namespace: String,
+    /// Name, empty for lists and generated names.
+    pub name: String,
+    /// Group of the API, empty for the core.
+    pub api_group: String,
+    /// Part of the object, such as `status`.
+    pub subresource: String,
+}
+
+/// How it was answered.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ResponseStatus {
+    /// HTTP status.
+    #[serde(default)]
+    pub code: u16,
+    /// What went wrong, if anything.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// Reads all events recorded so far. A last line that is still being written is left out.
+pub(crate) fn read(path: &Path) -> Result<Vec<AuditEvent>, Error> {
+    let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().map(|line| serde_json::from_str(line).map_err(Error::json("an event of the audit log"))).collect()
+}

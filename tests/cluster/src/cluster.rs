@@ -1,0 +1,222 @@
+//! A running cluster, from the side of the test that uses it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{ObjectMeta, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use tokio::sync::OnceCell;
+
+use crate::supervisor::Announcement;
+use crate::{AuditEvent, Error, Info, Tier, audit, image, locate, prerequisites, process};
+
+/// What kind of cluster to start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How much of a cluster.
+    pub tier: Tier,
+    /// Extended resources that the node offers, by name. Only a tier with a node has any.
+    pub resources: BTreeMap<String, String>,
+}
+
+impl From<Tier> for Options {
+    fn from(tier: Tier) -> Self {
+        let npus = ("huawei.com/Ascend910".to_owned(), "8".to_owned());
+        Self { tier, resources: BTreeMap::from([npus]) }
+    }
+}
+
+/// A running cluster. It ends when this value is dropped, or with the process that holds it.
+pub struct Cluster {
+    info: Info,
+    supervisor: Mutex<Option<Supervisor>>,
+}
+
+/// The supervisor, and the pipe whose closing tells it to end the cluster.
+struct Supervisor {
+    child: Child,
+    lifeline: ChildStdin,
+}
+
+/// The cluster of this process, started by whoever asks first.
+///
+/// Tests in one process share it: they keep out of each other's way by [`Cluster::namespace`].
+/// It holds nothing that belongs to a runtime, so each test may have its own.
+pub async fn shared(tier: Tier) -> Result<&'static Cluster, Error> {
+    static API: OnceCell<Cluster> = OnceCell::const_new();
+    static NODE: OnceCell<Cluster> = OnceCell::const_new();
+    let cell = match tier {
+        Tier::Api => &API,
+        Tier::Node => &NODE,
+    };
+    cell.get_or_try_init(|| Cluster::start(tier)).await
+}
+
+impl Cluster {
+    /// Starts a cluster and waits until it is ready.
+    ///
+    /// The first start on a machine builds the programs, which takes minutes and says so on
+    /// standard error.
+    pub async fn start(options: impl Into<Options>) -> Result<Self, Error> {
+        let options = options.into();
+        // Here rather than in the supervisor, so that the error keeps its type.
+        let missing = prerequisites::for_running(options.tier);
+        if !missing.is_empty() {
+            return Err(Error::Prerequisites(missing));
+        }
+        let started = tokio::task::spawn_blocking(move || Self::start_blocking(&options));
+        started.await.map_err(|error| Error::io("start the cluster")(error.into()))?
+    }
+
+    fn start_blocking(options: &Options) -> Result<Self, Error> {
+        let mut command = Command::new(locate::supervisor()?);
+        command.args(["up", "--tier", &options.tier.to_string(), "--supervised"]);
+        for (name, quantity) in &options.resources {
+            command.arg("--resource").arg(format!("{name}={quantity}"));
+        }
+        // Ctrl-C must not reach it: it notices the end of this process by its lifeline.
+        command.process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(Error::io("start the supervisor"))?;
+        let lifeline = child.stdin.take().expect("standard input is a pipe");
+        let output = child.stdout.take().expect("standard output is a pipe");
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).map_err(Error::io("listen to the supervisor"))?;
+        let mut supervisor = Supervisor { child, lifeline };
+        match serde_json::from_str(&line) {
+            Ok(Announcement::Ready(info)) => Ok(Self { info: *info, supervisor: Mutex::new(Some(supervisor)) }),
+            Ok(Announcement::Failed(reason)) => Err(Error::Start(reason)),
+            Err(_) => {
+                let status = supervisor.child.wait().map_err(Error::io("wait for the supervisor"))?;
+                Err(Error::Start(format!("the supervisor ended without a word ({status})")))
+            }
+        }
+    }
+
+    /// Everything there is to know about it.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// A new client with all rights, for the runtime it is made in.
+    pub async fn client(&self) -> Result<Client, Error> {
+        client_from(self.kubeconfig()).await
+    }
+
+    /// A new client with the rights of a service account, which has to exist.
+    pub async fn client_as(&self, namespace: &str, service_account: &str) -> Result<Client, Error> {
+        let token = self.token(namespace, service_account).await?;
+        let mut config = config_from(self.kubeconfig()).await?;
+        config.auth_info = kube::config::AuthInfo { token: Some(token.into()), ..Default::default() };
+        Ok(Client::try_from(config)?)
+    }
+
+    /// A token of a service account, which has to exist.
+    pub async fn token(&self, namespace: &str, service_account: &str) -> Result<String, Error> {
+        use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+        use k8s_openapi::api::core::v1::ServiceAccount;
+
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
+        let request = TokenRequest {
+            spec: TokenRequestSpec { expiration_seconds: Some(3600), ..Default::default() },
+            ..Default::default()
+        };
+        let answer = accounts.create_token_request(service_account, &PostParams::default(), &request).await?;
+        Ok(answer.status.map(|status| status.token).unwrap_or_default())
+    }
+
+    /// A kubeconfig with all rights.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.info.kubeconfig
+    }
+
+    /// What the API server was asked so far.
+    pub fn audit_log(&self) -> Result<Vec<AuditEvent>, Error> {
+        audit::read(&self.info.audit_log)
+    }
+
+    /// Makes a namespace that nobody else has and returns its name.
+    pub async fn namespace(&self, prefix: &str) -> Result<String, Error> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{prefix}-{}-{number}", std::process::id());
+        let namespaces: Api<Namespace> = Api::all(self.client().await?);
+        let metadata = ObjectMeta { name: Some(name.clone()), ..Default::default() };
+        namespaces.create(&PostParams::default(), &Namespace { metadata, ..Default::default() }).await?;
+        Ok(name)
+    }
+
+    /// Runs kubectl with all rights and returns what it printed.
+    pub async fn kubectl<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String, Error> {
+        let mut command = Command::new(&self.info.kubectl);
+        command.arg("--kubeconfig").arg(self.kubeconfig()).args(arguments);
+        // Discovery is cached here, which must be this cluster's own.
+        command.arg("--cache-dir").arg(self.info.directory.join("kubectl"));
+        blocking(move || process::run(&mut command)).await
+    }
+
+    /// Makes an image from a tar file known to the node; pods that use it say `imagePullPolicy: Never`.
+    pub async fn load_image(&self, tar: &Path) -> Result<(), Error> {
+        let socket = self.node("load_image")?.containerd_socket.clone();
+        let tar = tar.to_owned();
+        blocking(move || image::load(&socket, &tar)).await
+    }
+
+    /// The node's name.
+    pub fn node_name(&self) -> Result<&str, Error> {
+        Ok(&self.node("node_name")?.name)
+    }
+
+    /// Ends the cluster and waits until nothing is left of it.
+    pub async fn stop(self) -> Result<(), Error> {
+        blocking(move || {
+            self.end();
+            Ok(())
+        })
+        .await
+    }
+
+    fn node(&self, what: &'static str) -> Result<&crate::NodeInfo, Error> {
+        self.info.node.as_ref().ok_or(Error::NeedsNode(what))
+    }
+
+    fn end(&self) {
+        let supervisor = self.supervisor.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        if let Some(Supervisor { mut child, lifeline }) = supervisor {
+            drop(lifeline);
+            // It says on standard error if something went wrong; a destructor has nobody to tell.
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Error::io("run a command")(error.into()))?
+}
+
+/// A client from a kubeconfig that holds everything inline.
+pub(crate) async fn client_from(kubeconfig: &Path) -> Result<Client, Error> {
+    Ok(Client::try_from(config_from(kubeconfig).await?)?)
+}
+
+async fn config_from(kubeconfig: &Path) -> Result<Config, Error> {
+    // It fails when there is one already, and that one does as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let wrong = |source| Error::Kubeconfig { path: kubeconfig.to_owned(), source: Box::new(source) };
+    let document = Kubeconfig::read_from(kubeconfig).map_err(wrong)?;
+    Config::from_custom_kubeconfig(document, &KubeConfigOptions::default()).await.map_err(wrong)
+}

@@ -1,0 +1,68 @@
+//! `testcluster image`.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use swansong_testcluster::Error;
+use swansong_testcluster::image::{DEFAULT_USER, ImageBuilder};
+
+/// Make a container image from programs and files, without any registry.
+#[derive(clap::Args)]
+pub(crate) struct Image {
+    /// Full name, such as localhost/swansong:dev.
+    #[arg(long)]
+    name: String,
+    /// The tar file to write.
+    #[arg(long, short)]
+    output: PathBuf,
+    /// A program, which brings the shared libraries it needs.
+    #[arg(long = "program", value_name = "FILE=PATH", value_parser = parse_placement)]
+    programs: Vec<(PathBuf, String)>,
+    /// Any other file.
+    #[arg(long = "file", value_name = "FILE=PATH", value_parser = parse_placement)]
+    files: Vec<(PathBuf, String)>,
+    /// An empty folder that everybody may write to, such as /tmp.
+    #[arg(long, value_name = "PATH")]
+    scratch: Vec<String>,
+    /// A word of the entrypoint; say it once for each word.
+    #[arg(long, allow_hyphen_values = true)]
+    entrypoint: Vec<String>,
+    /// An environment variable.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = super::parse_pair)]
+    env: Vec<(String, String)>,
+    /// A label.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = super::parse_pair)]
+    label: Vec<(String, String)>,
+    /// The user to run as.
+    #[arg(long, default_value = DEFAULT_USER)]
+    user: String,
+    /// A folder to look for shared libraries in first, for programs of another machine's kind.
+    #[arg(long, value_name = "FOLDER")]
+    library_path: Vec<PathBuf>,
+}
+
+impl Image {
+    pub(crate) fn run(&self) -> Result<(), Error> {
+        let mut image = ImageBuilder::new(&self.name).user(&self.user).entrypoint(self.entrypoint.clone());
+        image = self.library_path.iter().fold(image, ImageBuilder::library_path);
+        image = self.env.iter().fold(image, |image, (name, value)| image.env(name, value));
+        image = self.label.iter().fold(image, |image, (name, value)| image.label(name, value));
+        for (source, destination) in &self.programs {
+            image = image.program(source, destination)?;
+        }
+        for (source, destination) in &self.files {
+            image = image.file(source, destination, 0o644)?;
+        }
+        for path in &self.scratch {
+            image = image.folder(path, 0o1777)?;
+        }
+        let digest = image.write(&self.output)?;
+        let _ = writeln!(io::stdout(), "{digest}");
+        Ok(())
+    }
+}
+
+fn parse_placement(text: &str) -> Result<(PathBuf, String), String> {
+    let (source, destination) = super::parse_pair(text)?;
+    Ok((source.into(), destination))
+}

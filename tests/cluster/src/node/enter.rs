@@ -1,0 +1,40 @@
+//! The way into the node: namespaces of its own for processes, mounts, network and host name.
+//!
+//! The namespaces are what makes a node go away for sure. When its first process ends, the kernel
+//! kills every other process in there, containers and their shims included, and with the last one
+//! go all mounts, interfaces and firewall rules.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::getppid;
+
+use super::network;
+use super::spec::NodeSpec;
+use crate::Error;
+
+/// What `testcluster enter-node SPEC` does. It returns when the node has ended.
+///
+/// It must be called while the process has one thread only.
+pub fn enter(spec_path: &Path) -> Result<(), Error> {
+    let spec = NodeSpec::read(spec_path)?;
+    let host = getppid();
+    unshare(
+        CloneFlags::CLONE_NEWNS
+            | CloneFlags::CLONE_NEWPID
+            | CloneFlags::CLONE_NEWNET
+            | CloneFlags::CLONE_NEWUTS
+            | CloneFlags::CLONE_NEWIPC,
+    )
+    .map_err(Error::errno("make namespaces for the node"))?;
+    // Only here are the host's process ids and the node's network both in reach.
+    network::make_link(&spec.network, host.as_raw().unsigned_abs())?;
+
+    // A process stays in its process namespace; its next child is the first of the new one.
+    let me = std::env::current_exe().map_err(Error::io("find the running program"))?;
+    let arguments = [OsString::from("init-node"), spec_path.into()];
+    let status = Command::new(me).args(arguments).status().map_err(Error::io("start the node's first process"))?;
+    Err(Error::Command { command: "init-node".to_owned(), output: status.to_string() })
+}

@@ -1,0 +1,191 @@
+//! The node's first process: mounts, network, containerd, kubelet, kube-proxy, and reaping.
+//!
+//! It talks to the supervisor by lines: [`NETWORK_READY`] and [`RUNTIME_READY`] on its standard
+//! output, [`GO`] on its standard input once the API server answers. The end of its standard input
+//! means that the supervisor is gone.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+use std::{env, process as std_process, thread};
+
+use nix::mount::{MsFlags, mount, umount};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{Pid, sethostname};
+
+use super::config::{self, CONTAINERD_SOCKET};
+use super::network;
+use super::spec::NodeSpec;
+use crate::process::tail;
+use crate::wait::eventually_blocking;
+use crate::{Error, image};
+
+/// The node's end of the link exists and has its address.
+pub(crate) const NETWORK_READY: &str = "network";
+/// containerd answers and has the image it needs.
+pub(crate) const RUNTIME_READY: &str = "runtime";
+/// The API server answers: join it.
+pub(crate) const GO: &str = "go";
+
+/// Folders of the machine that the node has for its own.
+const OWN_FOLDERS: [(&str, &str); 5] = [
+    ("run", "/run"),
+    ("kubelet", "/var/lib/kubelet"),
+    ("containerd", "/var/lib/containerd"),
+    ("cni", "/var/lib/cni"),
+    ("log", "/var/log"),
+];
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What `testcluster init-node SPEC` does, as process 1. It returns only when something failed.
+pub fn init(spec_path: &Path) -> Result<(), Error> {
+    prctl::set_pdeathsig(Signal::SIGKILL).map_err(Error::errno("ask for a death signal"))?;
+    let orders = listen();
+    let spec = NodeSpec::read(spec_path)?;
+
+    own_mounts(&spec)?;
+    sethostname(&spec.name).map_err(Error::errno("set the node's host name"))?;
+    network::configure_node_end(&spec.network)?;
+    report(NETWORK_READY)?;
+
+    let containerd = start_containerd(&spec)?;
+    report(RUNTIME_READY)?;
+
+    // The sender is dropped only with the process.
+    while orders.recv().is_ok_and(|line| line != GO) {}
+    let kubelet = start_kubelet(&spec)?;
+    let proxy = start_proxy(&spec)?;
+    let programs = [("containerd", containerd), ("kubelet", kubelet), ("kube-proxy", proxy)];
+    Err(reap_until_one_ends(&spec, &programs))
+}
+
+/// Reads lines from the supervisor; when there can be no more of them, the node ends.
+fn listen() -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            // The receiver is gone once the node runs; lines still keep it alive.
+            let _ = sender.send(line);
+        }
+        std_process::exit(0);
+    });
+    receiver
+}
+
+fn report(line: &str) -> Result<(), Error> {
+    let mut output = io::stdout().lock();
+    writeln!(output, "{line}").and_then(|()| output.flush()).map_err(Error::io("report to the supervisor"))
+}
+
+fn own_mounts(spec: &NodeSpec) -> Result<(), Error> {
+    const NONE: Option<&str> = None;
+    let whole_tree = |flag, what: &str| mount(NONE, "/", NONE, flag | MsFlags::MS_REC, NONE).map_err(Error::errno(what));
+    // Nothing mounted here may show up on the machine …
+    whole_tree(MsFlags::MS_PRIVATE, "separate the node's mounts")?;
+    // … but pods may ask for mounts that travel between them and the node.
+    whole_tree(MsFlags::MS_SHARED, "share mounts within the node")?;
+    mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), NONE).map_err(Error::errno("mount /proc"))?;
+    for (name, place) in OWN_FOLDERS {
+        let folder = spec.folder(name);
+        for path in [folder.as_path(), Path::new(place)] {
+            fs::create_dir_all(path).map_err(Error::file("create", path))?;
+        }
+        mount(Some(&folder), place, NONE, MsFlags::MS_BIND, NONE)
+            .map_err(Error::errno(format!("mount the node's {place}")))?;
+    }
+    // Where it is a link to /run, programs expect what should be there.
+    fs::create_dir_all("/run/lock").map_err(Error::io("create /run/lock"))
+}
+
+fn start_containerd(spec: &NodeSpec) -> Result<Child, Error> {
+    let config = spec.file("containerd.toml");
+    fs::write(&config, config::containerd(spec, snapshotter())).map_err(Error::file("write", &config))?;
+    let mut command = Command::new("containerd");
+    command.arg("--config").arg(config);
+    let child = start(spec, "containerd", &mut command)?;
+    eventually_blocking("containerd listens", PATIENCE, || UnixStream::connect(CONTAINERD_SOCKET))
+        .map_err(|error| with_log(error, spec, "containerd"))?;
+    image::load(Path::new(CONTAINERD_SOCKET), &spec.pause_image)?;
+    Ok(child)
+}
+
+/// Overlays share the layers of images; where they can't be mounted, in most containers, copies do.
+fn snapshotter() -> &'static str {
+    let place = Path::new("/var/lib/containerd/overlay-trial");
+    let folder = |name: &str| place.join(name);
+    let made = ["lower", "upper", "work", "merged"].iter().try_for_each(|name| fs::create_dir_all(folder(name)));
+    let options = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        folder("lower").display(),
+        folder("upper").display(),
+        folder("work").display()
+    );
+    let mounted = made.is_ok()
+        && mount(Some("overlay"), &folder("merged"), Some("overlay"), MsFlags::empty(), Some(options.as_str())).is_ok();
+    if mounted && umount(&folder("merged")).is_ok() { "overlayfs" } else { "native" }
+}
+
+fn start_kubelet(spec: &NodeSpec) -> Result<Child, Error> {
+    let config = spec.file("kubelet.json");
+    fs::write(&config, config::kubelet(spec).to_string()).map_err(Error::file("write", &config))?;
+    let mut command = Command::new(&spec.kubelet);
+    command.arg("--config").arg(config);
+    command.arg("--kubeconfig").arg(spec.file("kubelet.kubeconfig"));
+    command.arg(format!("--hostname-override={}", spec.name));
+    command.arg(format!("--node-ip={}", spec.network.node));
+    start(spec, "kubelet", &mut command)
+}
+
+fn start_proxy(spec: &NodeSpec) -> Result<Child, Error> {
+    let config = spec.file("kube-proxy.json");
+    fs::write(&config, config::kube_proxy(spec).to_string()).map_err(Error::file("write", &config))?;
+    let mut command = Command::new(&spec.kube_proxy);
+    command.arg("--config").arg(config);
+    start(spec, "kube-proxy", &mut command)
+}
+
+fn start(spec: &NodeSpec, name: &str, command: &mut Command) -> Result<Child, Error> {
+    let log = spec.logs().join(format!("{name}.log"));
+    let output = File::create(&log).map_err(Error::file("create", &log))?;
+    let errors = output.try_clone().map_err(Error::file("open", &log))?;
+    let path = env::var_os("PATH").unwrap_or_default();
+    let path = env::join_paths(env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(Into::into)));
+    if let Ok(path) = path {
+        command.env("PATH", path);
+    }
+    command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn().map_err(Error::io(format!("start {name}")))
+}
+
+/// Orphans of the whole node become children of this process; somebody has to collect them.
+fn reap_until_one_ends(spec: &NodeSpec, programs: &[(&str, Child)]) -> Error {
+    loop {
+        let (pid, status) = match waitpid(None, None) {
+            Ok(WaitStatus::Exited(pid, code)) => (pid, format!("exit status {code}")),
+            Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, format!("signal {signal}")),
+            Ok(_) => continue,
+            Err(errno) => return Error::errno("wait for the node's programs")(errno),
+        };
+        let of_pid = |(_, child): &&(&str, Child)| Pid::from_raw(child.id().cast_signed()) == pid;
+        if let Some((name, _)) = programs.iter().find(of_pid) {
+            let log = spec.logs().join(format!("{name}.log"));
+            return Error::Ended { program: (*name).to_owned(), status, tail: tail(&log), log };
+        }
+    }
+}
+
+fn with_log(error: Error, spec: &NodeSpec, name: &str) -> Error {
+    match error {
+        Error::Timeout { what, after, last } => {
+            let log = tail(&spec.logs().join(format!("{name}.log")));
+            Error::Timeout { what, after, last: format!("{last}; the end of its log:\n{log}") }
+        }
+        other => other,
+    }
+}

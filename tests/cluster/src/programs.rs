@@ -1,0 +1,214 @@
+//! Building the Kubernetes programs.
+//!
+//! No package registry carries kube-apiserver and its siblings as binaries, but the Go module
+//! proxy carries their source. `programs/go.mod` names them; the ordinary Go client builds them,
+//! once, into a cache. The folder's name is a hash of everything that decides the result.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::prerequisites;
+use crate::process;
+use crate::{Error, Tier, cache};
+
+const GO_MOD: &str = include_str!("../programs/go.mod");
+const GO_SUM: &str = include_str!("../programs/go.sum");
+const PAUSE_SOURCE: &str = include_str!("../programs/pause.c");
+/// Part of the fingerprint: to be raised when the way of building changes.
+const RECIPE: &str = "1";
+
+/// One program: its file name, the Go package, and about how long the first build takes.
+struct Source {
+    name: &'static str,
+    package: &'static str,
+    first_time: &'static str,
+}
+
+const API: [Source; 3] = [
+    Source { name: "etcd", package: "go.etcd.io/etcd/server/v3", first_time: "1 minute" },
+    Source { name: "kube-apiserver", package: "k8s.io/kubernetes/cmd/kube-apiserver", first_time: "5 minutes" },
+    Source { name: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl", first_time: "30 seconds" },
+];
+
+const NODE: [Source; 4] = [
+    Source {
+        name: "kube-controller-manager",
+        package: "k8s.io/kubernetes/cmd/kube-controller-manager",
+        first_time: "90 seconds",
+    },
+    Source { name: "kube-scheduler", package: "k8s.io/kubernetes/cmd/kube-scheduler", first_time: "15 seconds" },
+    Source { name: "kubelet", package: "k8s.io/kubernetes/cmd/kubelet", first_time: "30 seconds" },
+    Source { name: "kube-proxy", package: "k8s.io/kubernetes/cmd/kube-proxy", first_time: "15 seconds" },
+];
+
+/// Where the programs are.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    directory: PathBuf,
+}
+
+impl Programs {
+    /// The folder that holds them.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The path of a program.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+/// Makes sure that a tier's programs are there, building those that aren't.
+///
+/// Progress is told to `progress`, a line at a time. Processes that come here together wait for
+/// one another.
+pub fn ensure(tier: Tier, progress: &mut dyn FnMut(&str)) -> Result<Programs, Error> {
+    let fingerprint = cache::fingerprint(&[RECIPE, GO_MOD, GO_SUM, PAUSE_SOURCE]);
+    let directory = cache::directory().join("kubernetes").join(fingerprint);
+    let programs = Programs { directory };
+    if is_complete(&programs, tier) {
+        return Ok(programs);
+    }
+    let missing = prerequisites::for_building(tier);
+    if !missing.is_empty() {
+        return Err(Error::Prerequisites(missing));
+    }
+    build_missing(&programs, tier, progress)?;
+    Ok(programs)
+}
+
+fn needed(tier: Tier) -> impl Iterator<Item = &'static Source> {
+    let more: &[Source] = if tier == Tier::Node { &NODE } else { &[] };
+    API.iter().chain(more)
+}
+
+fn is_complete(programs: &Programs, tier: Tier) -> bool {
+    needed(tier).all(|source| programs.path(source.name).is_file())
+        && (tier == Tier::Api || programs.path("pause").is_file())
+}
+
+fn build_missing(programs: &Programs, tier: Tier, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
+    let module = programs.directory.join("module");
+    fs::create_dir_all(&module).map_err(Error::file("create", &module))?;
+    let lock_path = programs.directory.join("lock");
+    let lock = File::create(&lock_path).map_err(Error::file("create", &lock_path))?;
+    if lock.try_lock().is_err() {
+        progress("waiting for another process that builds the Kubernetes programs…");
+        lock.lock().map_err(Error::file("lock", &lock_path))?;
+    }
+    for (name, text) in [("go.mod", GO_MOD), ("go.sum", GO_SUM), ("pause.c", PAUSE_SOURCE)] {
+        let path = module.join(name);
+        fs::write(&path, text).map_err(Error::file("write", &path))?;
+    }
+    let all = needed(tier).count();
+    for (index, source) in needed(tier).enumerate() {
+        if programs.path(source.name).is_file() {
+            continue;
+        }
+        let Source { name, first_time, .. } = source;
+        progress(&format!("building {name} ({} of {all}), the first time this takes about {first_time}…", index + 1));
+        let started = Instant::now();
+        build(programs, name, |output| go_build(&module, source.package, output))?;
+        progress(&format!("built {name} in {} s", started.elapsed().as_secs()));
+    }
+    if tier == Tier::Node && !programs.path("pause").is_file() {
+        build(programs, "pause", |output| compile(&module.join("pause.c"), output))?;
+    }
+    Ok(())
+}
+
+/// Builds to a name of its own and renames, so that a file under the final name is always whole.
+fn build(
+    programs: &Programs,
+    name: &str,
+    command: impl FnOnce(&Path) -> Result<Command, Error>,
+) -> Result<(), Error> {
+    let unfinished = programs.path(&format!("{name}.unfinished"));
+    let output = command(&unfinished)?
+        .stdin(Stdio::null())
+        .output()
+        .map_err(Error::io(format!("run the compiler for {name}")))?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        let lines: Vec<_> = text.lines().collect();
+        let reason = lines[lines.len().saturating_sub(20)..].join("\n");
+        return Err(Error::Build { program: name.to_owned(), reason });
+    }
+    let path = programs.path(name);
+    fs::rename(&unfinished, &path).map_err(Error::file("rename to", &path))
+}
+
+fn go_build(module: &Path, package: &str, output: &Path) -> Result<Command, Error> {
+    let mut command = process::bound("go")?;
+    command
+        .args(["build", "-ldflags", &linker_flags(), "-o"])
+        .args([output.as_os_str(), package.as_ref()])
+        .current_dir(module)
+        .env("CGO_ENABLED", "0")
+        // A workspace file or flags of the user's own project must not change what is built.
+        .env("GOWORK", "off")
+        .env_remove("GOFLAGS");
+    Ok(command)
+}
+
+fn compile(source: &Path, output: &Path) -> Result<Command, Error> {
+    let mut command = process::bound("cc")?;
+    command.args(["-static", "-Os", "-s", "-o"]).args([output, source]);
+    Ok(command)
+}
+
+/// Without these, clients are told a version full of unexpanded placeholders, and compare it.
+fn linker_flags() -> String {
+    let version = version();
+    let mut numbers = version.trim_start_matches('v').split('.');
+    let (major, minor) = (numbers.next().unwrap_or("1"), numbers.next().unwrap_or("0"));
+    let mut flags = "-s -w".to_owned();
+    for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
+        for (name, value) in
+            [("gitVersion", version), ("gitMajor", major), ("gitMinor", minor), ("gitTreeState", "clean")]
+        {
+            flags += &format!(" -X {package}.{name}={value}");
+        }
+    }
+    flags
+}
+
+/// The version of Kubernetes that is built, as its module file names it: `v1.…`.
+pub fn version() -> &'static str {
+    let requirement = |line: &'static str| line.trim().strip_prefix("k8s.io/kubernetes ");
+    GO_MOD
+        .lines()
+        .find_map(requirement)
+        .and_then(|rest| rest.split_whitespace().next())
+        .expect("go.mod requires k8s.io/kubernetes")
+}
+
+/// [`ensure`] that tells its progress on standard error.
+pub fn ensure_loudly(tier: Tier) -> Result<Programs, Error> {
+    ensure(tier, &mut |line| {
+        // Progress is a courtesy; a closed standard error must not end a build.
+        let _ = writeln!(std::io::stderr(), "testcluster: {line}");
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_the_one_in_the_module_file() {
+        assert!(version().starts_with("v1."), "{}", version());
+        assert!(linker_flags().contains(&format!("gitVersion={}", version())));
+    }
+
+    #[test]
+    fn every_program_is_named_in_the_module_file() {
+        for source in needed(Tier::Node) {
+            assert!(GO_MOD.contains(source.package), "{}", source.package);
+        }
+    }
+}
