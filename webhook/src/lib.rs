@@ -12,8 +12,10 @@
 //! - [`workload`]: where pod templates live in each kind.
 //! - [`inject`]: what is added to a template, and its exact undo.
 //! - [`policy`]: the validated settings the core obeys.
+//! - [`config`]: the YAML file those come from, with hot reload.
 //! - [`reason`]: the one vocabulary of skips and findings.
 
+pub mod config;
 pub mod inject;
 pub mod policy;
 pub mod reason;

@@ -1,0 +1,258 @@
+//! From the file's shape to a proven [`Policy`]: every fault is found, not only the first.
+
+use serde_saphyr::{Location, Spanned};
+
+use super::fault::{Fault, Faults};
+use super::file::{At, Env, File, Image, Libraries, Order, Port, Ports, Preload, ValueFrom};
+use super::{Config, Strictness};
+use crate::policy::{ImageRule, NamedPort, Policy, PreloadOrder, PreloadValueFrom, preload_path_fault};
+use crate::strategy;
+
+/// What torchrun reads as defaults of its flags `--max-restarts` and `--monitor-interval`; the values are those of
+/// MindCluster's start scripts.
+const TORCHRUN_DEFAULTS: [(&str, &str); 2] = [("PET_MAX_RESTARTS", "32767"), ("PET_MONITOR_INTERVAL", "10")];
+
+/// Variables that ascend-operator writes; `*` ends a family.
+const OF_ASCEND_OPERATOR: [&str; 10] = [
+    "PROCESS_RECOVER",
+    "ELASTIC_*",
+    "HIGH_AVAILABILITY",
+    "MS_*",
+    "ENABLE_RESTART_FAULT_PROCESS",
+    "MASTER_*",
+    "RANK",
+    "WORLD_SIZE",
+    "MINDX_*",
+    "HCCL_*",
+];
+
+/// Variables that Swansong writes, each with a setting of its own.
+const OF_SWANSONG: [&str; 5] =
+    ["POD_IP", "TTP_PORT", "TASKD_PROCESS_ENABLE", "LD_PRELOAD", "SWANSONG_ORIGINAL_LD_PRELOAD"];
+
+/// The longest name of a container port (IANA_SVC_NAME, RFC 6335).
+const LONGEST_PORT_NAME: usize = 15;
+
+pub(super) fn check(file: File) -> Result<Config, Faults> {
+    let mut checker = Checker { faults: Vec::new(), policy: Policy::default() };
+    checker.libraries(file.libraries.unwrap_or_default());
+    checker.preload(&file.preload.unwrap_or_default());
+    checker.ports(file.ports.unwrap_or_default());
+    checker.env(file.env.unwrap_or_default(), file.torchrun_defaults.unwrap_or_default());
+    checker.strategies(file.strategies);
+    if checker.faults.is_empty() {
+        Ok(Config { policy: checker.policy, strictness: file.strictness.unwrap_or(Strictness::Warn) })
+    } else {
+        Err(Faults(checker.faults))
+    }
+}
+
+struct Checker {
+    faults: Vec<Fault>,
+    policy: Policy,
+}
+
+impl Checker {
+    fn fault(&mut self, at: &Location, key: impl Into<String>, problem: impl Into<String>) {
+        let position = (*at != Location::UNKNOWN).then(|| (at.line(), at.column()));
+        self.faults.push(Fault { position, key: key.into(), problem: problem.into() });
+    }
+
+    fn libraries(&mut self, libraries: Libraries) {
+        if let Some(path) = self.library("libraries.libmspti", libraries.libmspti) {
+            self.policy.libraries.libmspti = path;
+        }
+        if let Some(path) = self.library("libraries.libtaskd", libraries.libtaskd) {
+            self.policy.libraries.libtaskd = path;
+        }
+        for (index, image) in libraries.images.unwrap_or_default().into_iter().enumerate() {
+            self.image(&format!("libraries.images[{index}]"), image);
+        }
+    }
+
+    fn image(&mut self, key: &str, image: Spanned<Image>) {
+        let Image { pattern, libmspti, libtaskd } = image.value;
+        if libmspti.is_none() && libtaskd.is_none() {
+            self.fault(&image.referenced, key, "sets nothing; give libmspti, libtaskd or both");
+        }
+        let libmspti = self.library(&format!("{key}.libmspti"), libmspti);
+        let libtaskd = self.library(&format!("{key}.libtaskd"), libtaskd);
+        match pattern {
+            None => self.fault(
+                &image.referenced,
+                format!("{key}.match"),
+                "is missing; write a pattern for whole image references, such as \"*mindspore*\"",
+            ),
+            Some(pattern) if pattern.value.is_empty() => self.fault(
+                &pattern.referenced,
+                format!("{key}.match"),
+                "is empty and would match no image; write \"*\" for all of them",
+            ),
+            Some(pattern) => {
+                self.policy.image_rules.push(ImageRule { pattern: pattern.value, libmspti, libtaskd });
+            }
+        }
+    }
+
+    fn library(&mut self, key: &str, path: At<String>) -> Option<String> {
+        let path = path?;
+        if let Some(fault) = preload_path_fault(&path.value) {
+            let problem = format!(
+                "{:?} can't be preloaded: {fault}; give the path inside the training image",
+                path.value
+            );
+            self.fault(&path.referenced, key, problem);
+        }
+        Some(path.value)
+    }
+
+    fn preload(&mut self, preload: &Preload) {
+        if let Some(order) = preload.order {
+            self.policy.preload_order = match order {
+                Order::First => PreloadOrder::First,
+                Order::Last => PreloadOrder::Last,
+            };
+        }
+        if let Some(value_from) = preload.value_from {
+            self.policy.preload_value_from = match value_from {
+                ValueFrom::Reference => PreloadValueFrom::Reference,
+                ValueFrom::Skip => PreloadValueFrom::Skip,
+            };
+        }
+    }
+
+    fn ports(&mut self, ports: Ports) {
+        let (ttp, taskd) = (ports.ttp.unwrap_or_default(), ports.taskd.unwrap_or_default());
+        // Where a clash is shown: at what was written last.
+        let place = |port: &Port| {
+            let name = port.name.as_ref().map(|name| name.referenced);
+            name.or(port.port.as_ref().map(|port| port.referenced))
+        };
+        let at = place(&taskd).or(place(&ttp)).unwrap_or(Location::UNKNOWN);
+        self.policy.ttp_port = self.port("ports.ttp", ttp, self.policy.ttp_port.clone());
+        self.policy.taskd_port = self.port("ports.taskd", taskd, self.policy.taskd_port.clone());
+        let Policy { ttp_port, taskd_port, .. } = &self.policy;
+        let (name, number) = (ttp_port.name.clone(), ttp_port.port);
+        let (same_name, same_number) = (taskd_port.name == name, taskd_port.port == number);
+        if same_name {
+            self.fault(&at, "ports", format!("ttp and taskd have one name, {name:?}; give each its own"));
+        }
+        if same_number {
+            self.fault(&at, "ports", format!("ttp and taskd have one port, {number}; give each its own"));
+        }
+    }
+
+    fn port(&mut self, key: &str, given: Port, default: NamedPort) -> NamedPort {
+        let mut port = default;
+        if let Some(name) = given.name {
+            if let Some(fault) = port_name_fault(&name.value) {
+                let problem = format!("{:?} {fault}; Kubernetes would refuse the pods", name.value);
+                self.fault(&name.referenced, format!("{key}.name"), problem);
+            }
+            port.name = name.value;
+        }
+        if let Some(number) = given.port {
+            match u16::try_from(number.value) {
+                Ok(number) if number > 0 => port.port = number,
+                _ => self.fault(
+                    &number.referenced,
+                    format!("{key}.port"),
+                    format!("{} isn't a port; give a number from 1 to 65535", number.value),
+                ),
+            }
+        }
+        port
+    }
+
+    fn env(&mut self, env: Env, torchrun_defaults: bool) {
+        for (name, value) in env.0 {
+            let key = format!("env.{name}");
+            if !is_env_name(&name) {
+                self.fault(
+                    &value.referenced,
+                    key,
+                    "isn't the name of an environment variable; use letters, digits, `_`, `-` and `.`, no digit first",
+                );
+            } else if owned_by_operator(&name) {
+                self.fault(
+                    &value.referenced,
+                    key,
+                    "belongs to ascend-operator, which writes it itself; remove it here",
+                );
+            } else if OF_SWANSONG.contains(&name.as_str()) {
+                self.fault(
+                    &value.referenced,
+                    key,
+                    "is written by Swansong itself; use libraries, preload or ports to shape it",
+                );
+            } else {
+                self.policy.extra_env.push((name, value.value));
+            }
+        }
+        if torchrun_defaults {
+            for (name, value) in TORCHRUN_DEFAULTS {
+                // A value given under `env` is the more deliberate one.
+                if self.policy.extra_env.iter().all(|(present, _)| present != name) {
+                    self.policy.extra_env.push((name.to_owned(), value.to_owned()));
+                }
+            }
+        }
+    }
+
+    fn strategies(&mut self, strategies: At<Vec<Spanned<String>>>) {
+        let Some(strategies) = strategies else { return };
+        if strategies.value.is_empty() {
+            self.fault(
+                &strategies.referenced,
+                "strategies",
+                "is empty, so that nothing would ever be injected; name at least one, or remove it for [dump]",
+            );
+        }
+        let mut triggers = Vec::with_capacity(strategies.value.len());
+        for (index, token) in strategies.value.into_iter().enumerate() {
+            if !strategy::KNOWN.contains(&token.value.as_str()) {
+                let problem = format!(
+                    "{:?} isn't a strategy of MindCluster; choose among {}",
+                    token.value,
+                    strategy::KNOWN.join(", ")
+                );
+                self.fault(&token.referenced, format!("strategies[{index}]"), problem);
+            }
+            triggers.push(token.value);
+        }
+        self.policy.triggers = triggers;
+    }
+}
+
+/// What Kubernetes says against a port's name, or `None`.
+fn port_name_fault(name: &str) -> Option<String> {
+    if name.len() > LONGEST_PORT_NAME {
+        return Some(format!("has {} characters, {LONGEST_PORT_NAME} are allowed", name.len()));
+    }
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if !name.chars().all(allowed) || !name.contains(|c: char| c.is_ascii_lowercase()) {
+        return Some("must be lower-case letters, digits and hyphens, at least one letter".to_owned());
+    }
+    if name.starts_with('-') || name.ends_with('-') || name.contains("--") {
+        return Some("may have hyphens only between letters or digits, one at a time".to_owned());
+    }
+    None
+}
+
+/// Whether every API server in support takes it as a variable's name.
+fn is_env_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    // `.` and `..` are taken for paths where variables become files.
+    !name.is_empty()
+        && name.chars().all(allowed)
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name != "."
+        && !name.starts_with("..")
+}
+
+fn owned_by_operator(name: &str) -> bool {
+    OF_ASCEND_OPERATOR.iter().any(|owned| match owned.strip_suffix('*') {
+        Some(family) => name.starts_with(family),
+        None => name == *owned,
+    })
+}

@@ -1,0 +1,103 @@
+//! The shape of the configuration file. Everything may be left out; what isn't known is refused.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_saphyr::Spanned;
+
+use super::Strictness;
+
+/// A value with its place in the file; `null` counts as left out, as when a section is all comments.
+pub(super) type At<T> = Option<Spanned<T>>;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct File {
+    pub(super) libraries: Option<Libraries>,
+    pub(super) preload: Option<Preload>,
+    pub(super) ports: Option<Ports>,
+    pub(super) env: Option<Env>,
+    pub(super) torchrun_defaults: Option<bool>,
+    pub(super) strategies: At<Vec<Spanned<String>>>,
+    pub(super) strictness: Option<Strictness>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Libraries {
+    pub(super) libmspti: At<String>,
+    pub(super) libtaskd: At<String>,
+    pub(super) images: Option<Vec<Spanned<Image>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Image {
+    #[serde(rename = "match")]
+    pub(super) pattern: At<String>,
+    pub(super) libmspti: At<String>,
+    pub(super) libtaskd: At<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Preload {
+    pub(super) order: Option<Order>,
+    pub(super) value_from: Option<ValueFrom>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Order {
+    First,
+    Last,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ValueFrom {
+    Reference,
+    Skip,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Ports {
+    pub(super) ttp: Option<Port>,
+    pub(super) taskd: Option<Port>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Port {
+    pub(super) name: At<String>,
+    /// Wider than a port, so that 70000 gets an answer that helps.
+    pub(super) port: At<i64>,
+}
+
+/// Names and values in the order of the file, which is the order in which they are added.
+#[derive(Debug, Default)]
+pub(super) struct Env(pub(super) Vec<(String, Spanned<String>)>);
+
+impl<'de> Deserialize<'de> for Env {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct EnvVisitor;
+        impl<'de> Visitor<'de> for EnvVisitor {
+            type Value = Env;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a mapping from names to values")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut env = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    env.push(entry);
+                }
+                Ok(Env(env))
+            }
+        }
+        deserializer.deserialize_map(EnvVisitor)
+    }
+}

@@ -1,0 +1,179 @@
+use super::*;
+use crate::policy::{ImageRule, LIBMSPTI, NamedPort, PreloadOrder, PreloadValueFrom};
+
+#[test]
+fn nothing_written_is_the_default() {
+    for text in ["", "# all comments\n", "{}", "libraries:\nports:\nenv:\npreload:\n  # order: last\n"] {
+        assert_eq!(Config::parse(text), Ok(Config::default()), "{text:?}");
+    }
+}
+
+#[test]
+fn everything_written() {
+    let config = Config::parse(
+        r#"
+libraries:
+  libtaskd: /opt/libtaskd.so
+  images:
+    - match: "*mindspore*"
+      libtaskd: /ms/libtaskd.so
+    - { match: "*", libmspti: /m.so }
+preload: { order: last, valueFrom: skip }
+ports:
+  ttp: { name: ttp, port: 8001 }
+env:
+  Z_LAST: "1"
+  A_FIRST: on
+torchrunDefaults: true
+strategies: [dump, exit]
+strictness: deny
+"#,
+    )
+    .expect("sound");
+    assert_eq!(config.strictness(), Strictness::Deny);
+    let policy = config.policy();
+    assert_eq!(policy.libraries.libmspti, LIBMSPTI);
+    assert_eq!(policy.libraries.libtaskd, "/opt/libtaskd.so");
+    assert_eq!(
+        policy.image_rules,
+        [
+            ImageRule {
+                pattern: "*mindspore*".to_owned(),
+                libmspti: None,
+                libtaskd: Some("/ms/libtaskd.so".to_owned())
+            },
+            ImageRule { pattern: "*".to_owned(), libmspti: Some("/m.so".to_owned()), libtaskd: None },
+        ]
+    );
+    assert_eq!(policy.preload_order, PreloadOrder::Last);
+    assert_eq!(policy.preload_value_from, PreloadValueFrom::Skip);
+    assert_eq!(policy.ttp_port, NamedPort { name: "ttp".to_owned(), port: 8001 });
+    assert_eq!(policy.taskd_port, Policy::default().taskd_port);
+    assert_eq!(policy.triggers, ["dump", "exit"]);
+    let env: Vec<(&str, &str)> =
+        policy.extra_env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(
+        env,
+        [("Z_LAST", "1"), ("A_FIRST", "on"), ("PET_MAX_RESTARTS", "32767"), ("PET_MONITOR_INTERVAL", "10")]
+    );
+}
+
+#[test]
+fn a_value_of_env_outweighs_the_torchrun_default() {
+    let config = Config::parse("torchrunDefaults: true\nenv: { PET_MAX_RESTARTS: 3 }\n").expect("sound");
+    let names: Vec<_> =
+        config.policy().extra_env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    assert_eq!(names, ["PET_MAX_RESTARTS=3", "PET_MONITOR_INTERVAL=10"]);
+}
+
+/// Text, line of the fault, what its message must hold.
+const FAULTY: &[(&str, u64, &[&str])] = &[
+    ("librarys: {}\n", 1, &["librarys", "libraries"]),
+    ("ports:\n  ttp:\n    nam: x\n", 3, &["ports.ttp.nam: ", "name, port"]),
+    ("libraries:\n  images:\n  - match: x\n    libtask: /a\n", 4, &["libraries.images[0].libtask: "]),
+    ("preload: { order: middle }\n", 1, &["middle", "first"]),
+    ("preload:\n  valueFrom: drop\n", 2, &["drop", "reference"]),
+    ("strictness: fail\n", 1, &["fail", "warn"]),
+    ("torchrunDefaults: maybe\n", 1, &["bool"]),
+    ("ports: [1]\n", 1, &["mapping"]),
+    ("a: b: c\n", 1, &[]),
+    ("env: {A: 1, A: 2}\n", 1, &["env: has the key A twice"]),
+    ("strictness: warn\nstrictness: warn\n", 2, &["key strictness twice"]),
+    ("---\n{}\n---\n{}\n", 4, &["second document"]),
+    ("ports:\n  ttp:\n    name: sixteen-letters-\n", 3, &["ports.ttp.name", "16"]),
+    ("ports:\n  ttp:\n    name: abcdefghijklmnop\n", 3, &["ports.ttp.name", "16 characters, 15"]),
+    ("ports: { taskd: { name: Taskd } }\n", 1, &["ports.taskd.name", "lower-case"]),
+    ("ports: { taskd: { name: '9601' } }\n", 1, &["ports.taskd.name", "letter"]),
+    ("ports: { taskd: { name: a--b } }\n", 1, &["ports.taskd.name", "hyphens"]),
+    ("ports: { taskd: { name: '' } }\n", 1, &["ports.taskd.name"]),
+    ("ports:\n  ttp:\n    port: 0\n", 3, &["ports.ttp.port", "1 to 65535"]),
+    ("ports:\n  ttp:\n    port: 70000\n", 3, &["ports.ttp.port", "70000"]),
+    ("ports:\n  ttp:\n    port: 9601\n", 3, &["ports", "9601"]),
+    ("ports:\n  ttp: { name: x }\n  taskd: { name: x }\n", 3, &["one name"]),
+    ("libraries:\n  libmspti: lib.so\n", 2, &["libraries.libmspti", "absolute"]),
+    ("libraries:\n  libtaskd: '/a b.so'\n", 2, &["libraries.libtaskd", "white space"]),
+    ("libraries:\n  images:\n  - libtaskd: /a.so\n", 3, &["images[0].match", "missing"]),
+    ("libraries:\n  images:\n  - match: ''\n    libtaskd: /a.so\n", 3, &["images[0].match", "empty"]),
+    ("libraries:\n  images:\n  - match: x\n", 3, &["images[0]", "sets nothing"]),
+    ("libraries:\n  images:\n  - match: x\n    libtaskd: $A\n", 4, &["images[0].libtaskd"]),
+    ("env:\n  A: '1'\n  RANK: '0'\n", 3, &["env.RANK", "ascend-operator"]),
+    ("env: { ELASTIC_X: '1' }\n", 1, &["env.ELASTIC_X", "ascend-operator"]),
+    ("env: { MS_ROLE: '1' }\n", 1, &["env.MS_ROLE"]),
+    ("env: { MASTER_ADDR: '1' }\n", 1, &["env.MASTER_ADDR"]),
+    ("env: { HCCL_IF_IP: '1' }\n", 1, &["env.HCCL_IF_IP"]),
+    ("env: { MINDX_A: '1' }\n", 1, &["env.MINDX_A"]),
+    ("env: { LD_PRELOAD: /a.so }\n", 1, &["env.LD_PRELOAD", "Swansong"]),
+    ("env: { POD_IP: a }\n", 1, &["env.POD_IP", "Swansong"]),
+    ("env: { 1A: a }\n", 1, &["env.1A", "name"]),
+    ("env: { 'A=B': a }\n", 1, &["env.A=B", "name"]),
+    ("ports: { ttp: { port: x } }\n", 1, &["ports.ttp.port: "]),
+    ("env: [A]\n", 1, &["mapping"]),
+    ("strategies: []\n", 1, &["strategies", "empty"]),
+    ("strategies:\n- dump\n- dmp\n", 3, &["strategies[1]", "dmp", "recover-in-place"]),
+];
+
+#[test]
+fn faults_name_place_and_key() {
+    for (text, line, needles) in FAULTY {
+        let faults = Config::parse(text).expect_err(text);
+        let message = faults.to_string();
+        let fault = faults.iter().next().expect("never empty");
+        assert_eq!(fault.position.map(|(line, _)| line), Some(*line), "{text:?}: {message}");
+        for needle in *needles {
+            assert!(message.contains(needle), "{text:?}: {message:?} lacks {needle:?}");
+        }
+    }
+}
+
+#[test]
+fn neighbours_of_reserved_names_are_free() {
+    for name in ["RANKS", "MS", "MASTER", "ELASTIC", "WORLD_SIZE_2", "POD_IP_2", "PET_MAX_RESTARTS", "a.b-c"]
+    {
+        assert!(Config::parse(&format!("env: {{ {name}: '1' }}\n")).is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn all_faults_are_told_at_once() {
+    let text = "ports: { ttp: { port: 0 } }\nstrategies: [x]\nlibraries: { libmspti: x }\n";
+    assert_eq!(Config::parse(text).expect_err("faulty").iter().count(), 3);
+}
+
+#[test]
+fn the_error_of_a_file_names_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("config.yaml");
+    let error = Config::load(&path).expect_err("missing");
+    assert!(error.to_string().contains("config.yaml can't be read"), "{error}");
+    std::fs::write(&path, "x: 1\n").expect("written");
+    let error = Config::load(&path).expect_err("unknown key");
+    assert!(error.to_string().contains("config.yaml: line 1, column 1: x: "), "{error}");
+    std::fs::write(&path, vec![b'#'; 1 << 21]).expect("written");
+    assert!(Config::load(&path).expect_err("large").to_string().contains("1 MiB"));
+}
+
+#[test]
+fn the_last_good_configuration_stays_in_use() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("config.yaml");
+    let write = |text: &str| std::fs::write(&path, text).expect("written");
+    write("strictness: deny\n");
+    let mut watcher = ConfigWatcher::start(path.clone()).expect("sound");
+    let current = watcher.current();
+    assert_eq!(current.load().strictness(), Strictness::Deny);
+    assert_eq!(watcher.poll(), None);
+
+    write("strictness: [\n");
+    assert!(matches!(watcher.poll(), Some(ConfigEvent::Failed(_))));
+    assert_eq!(watcher.poll(), None, "told once");
+    assert_eq!(current.load().strictness(), Strictness::Deny);
+
+    std::fs::remove_file(&path).expect("removed");
+    assert!(matches!(watcher.poll(), Some(ConfigEvent::Failed(_))), "another fault is told");
+    write("strictness: deny\n");
+    assert_eq!(watcher.poll(), Some(ConfigEvent::Recovered));
+
+    write("strictness: warn\n");
+    assert_eq!(watcher.poll(), Some(ConfigEvent::Reloaded));
+    assert_eq!(current.load().strictness(), Strictness::Warn);
+}

@@ -1,0 +1,117 @@
+//! Hot reload: the file is read again every few seconds and compared by content.
+//!
+//! No watcher has to be armed in time, and the kubelet's swap of the `..data` link, a file written in place and a file
+//! deleted and made anew are all the same. Whatever is found, the last good configuration stays in use until a better
+//! one is there.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use super::{Config, ConfigError, read};
+
+/// What a look at the file brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfigEvent {
+    /// A new configuration is in use from now on.
+    Reloaded,
+    /// The file can't be used; the last good configuration stays in use. Told once for each new fault.
+    Failed(String),
+    /// The file is again what is in use.
+    Recovered,
+}
+
+/// Brings what is in the file into use whenever it changes.
+#[derive(Debug)]
+pub struct ConfigWatcher {
+    path: PathBuf,
+    current: Arc<ArcSwap<Config>>,
+    in_use: String,
+    failing: Option<String>,
+}
+
+impl ConfigWatcher {
+    /// Reads the file for the first time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::load`]: at start a wrong file is to be seen at once.
+    pub fn start(path: PathBuf) -> Result<Self, ConfigError> {
+        let text = match read(&path) {
+            Ok(text) => text,
+            Err(problem) => return Err(ConfigError::Read { path, problem }),
+        };
+        match Config::parse(&text) {
+            Ok(config) => {
+                let current = Arc::new(ArcSwap::from_pointee(config));
+                Ok(Self { path, current, in_use: text, failing: None })
+            }
+            Err(faults) => Err(ConfigError::Invalid { path, faults }),
+        }
+    }
+
+    /// What is in use, now and later.
+    pub fn current(&self) -> Arc<ArcSwap<Config>> {
+        Arc::clone(&self.current)
+    }
+
+    /// Looks once.
+    pub fn poll(&mut self) -> Option<ConfigEvent> {
+        let text = match read(&self.path) {
+            Ok(text) => text,
+            Err(problem) => {
+                return self.failed(&ConfigError::Read { path: self.path.clone(), problem });
+            }
+        };
+        if text == self.in_use {
+            return self.failing.take().map(|_| ConfigEvent::Recovered);
+        }
+        match Config::parse(&text) {
+            Ok(config) => {
+                self.current.store(Arc::new(config));
+                self.in_use = text;
+                self.failing = None;
+                Some(ConfigEvent::Reloaded)
+            }
+            Err(faults) => self.failed(&ConfigError::Invalid { path: self.path.clone(), faults }),
+        }
+    }
+
+    /// Looks every `every`, for ever. Reading happens off the server's threads: a hung mount delays only this loop.
+    pub async fn run(mut self, every: Duration, mut observe: impl FnMut(&ConfigEvent)) -> Infallible {
+        // A period of zero is a panic in tokio.
+        let every = every.max(Duration::from_millis(1));
+        let mut ticks = interval_at(Instant::now() + every, every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let looked = spawn_blocking(move || {
+                let event = self.poll();
+                (self, event)
+            });
+            let event;
+            (self, event) = match looked.await {
+                Ok(looked) => looked,
+                // The look panicked, or the runtime is shutting down: there is nothing left to look with.
+                Err(_) => std::future::pending().await,
+            };
+            if let Some(event) = event {
+                observe(&event);
+            }
+        }
+    }
+
+    fn failed(&mut self, error: &ConfigError) -> Option<ConfigEvent> {
+        let error = error.to_string();
+        if self.failing.as_ref() == Some(&error) {
+            return None;
+        }
+        self.failing = Some(error.clone());
+        Some(ConfigEvent::Failed(error))
+    }
+}
