@@ -1,0 +1,100 @@
+# Short recipes for people and for .ci/run; `make` alone lists them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The image that `make image` makes and `make install` runs.
+IMAGE ?= localhost/swansong:dev
+# What `make install` applies: base, overlays/cert-manager, overlays/strict, or a folder of your own below manifests/.
+OVERLAY ?= base
+KUBECTL ?= kubectl
+
+DENY_VERSION := 0.20.2
+CACHE := $(or $(SWANSONG_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/swansong)
+DENY := $(CACHE)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
+ADVISORIES := https://github.com/rustsec/advisory-db
+TESTCLUSTER := cargo run --quiet --locked --package swansong-testcluster --
+
+.PHONY: help
+help: ## List what can be made.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: prerequisites fmt-check clippy doc deny unit ## Everything that has to pass before a change goes in.
+
+.PHONY: unit
+unit: ## All tests, those on a real Kubernetes included.
+	cargo test --workspace --locked
+
+.PHONY: prerequisites
+prerequisites: ## Say what this machine lacks for the tests.
+	@$(TESTCLUSTER) check --tier api
+	@$(TESTCLUSTER) check --tier node || printf '\n\033[1;33m%s\033[0m\n\n' \
+	  'THE NODE TIER CAN NOT RUN HERE: no test will start a Pod. What is missing stands above.'
+
+.PHONY: fmt
+fmt: ## Format the code.
+	cargo fmt --all
+
+.PHONY: fmt-check
+fmt-check:
+	cargo fmt --all --check
+
+.PHONY: clippy
+clippy:
+	cargo clippy --workspace --all-targets --locked -- --deny warnings
+
+.PHONY: doc
+doc:
+	RUSTDOCFLAGS='--deny warnings' cargo doc --workspace --no-deps --locked --quiet
+
+.PHONY: lint
+lint: fmt-check clippy doc deny ## Format, clippy, documentation and dependencies, without tests.
+
+.PHONY: deny
+deny: $(DENY) ## Check licences, sources, bans and known flaws of dependencies.
+	$(DENY) --locked --workspace check --hide-inclusion-graph bans licenses sources
+	@if GIT_TERMINAL_PROMPT=0 timeout 20 git ls-remote --quiet $(ADVISORIES) HEAD >/dev/null 2>&1; then \
+	  $(DENY) --locked --workspace check advisories; \
+	else \
+	  printf '\n\033[1;33m%s\033[0m\n\n' 'ADVISORIES NOT CHECKED: $(ADVISORIES) can not be reached from here.'; \
+	fi
+
+# Built once, outside target/, so that `make clean` doesn't cost the minutes again.
+$(DENY):
+	CARGO_TARGET_DIR='$(CACHE)/tools/build' cargo install --locked --version $(DENY_VERSION) \
+	  --root '$(CACHE)/tools/cargo-deny-$(DENY_VERSION)' cargo-deny
+	rm -rf '$(CACHE)/tools/build'
+
+.PHONY: bench
+bench: ## Measure the core, and the webhook beside its peers.
+	cargo bench --locked --package swansong-webhook --bench core
+	cargo bench --locked --package swansong --bench load
+
+.PHONY: image
+image: ## Make the image IMAGE as target/image/swansong.tar, without engine and registry.
+	cargo build --release --locked --package swansong
+	@mkdir -p target/image
+	$(TESTCLUSTER) image --name '$(IMAGE)' --output target/image/swansong.tar \
+	  --program "$${CARGO_TARGET_DIR:-target}/release/swansong=/swansong" --entrypoint /swansong
+	@echo 'target/image/swansong.tar holds $(IMAGE); load it on each node that may run it:'
+	@echo '  ctr --namespace k8s.io images import swansong.tar'
+
+.PHONY: kustomization
+kustomization:
+	@manifests/with-image '$(OVERLAY)' '$(IMAGE)' target/install
+
+.PHONY: install
+install: kustomization ## Install IMAGE with OVERLAY into the cluster of $KUBECONFIG.
+	$(KUBECTL) apply --kustomize target/install
+	$(KUBECTL) --namespace swansong-system rollout status deployment/swansong-webhook --timeout 3m
+
+.PHONY: uninstall
+uninstall: kustomization ## Remove it again; running jobs stay as they are.
+	$(KUBECTL) delete mutatingwebhookconfiguration swansong --ignore-not-found
+	$(KUBECTL) delete --kustomize target/install --ignore-not-found
+
+.PHONY: clean
+clean: ## Remove what was built here; the cache of tools and Kubernetes programs stays.
+	cargo clean
