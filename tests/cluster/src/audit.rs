@@ -77,5 +77,8 @@ pub struct ResponseStatus {
 pub(crate) fn read(path: &Path) -> Result<Vec<AuditEvent>, Error> {
     let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    whole.lines().map(|line| serde_json::from_str(line).map_err(Error::json("an event of the audit log"))).collect()
+    whole
+        .lines()
+        .map(|line| serde_json::from_str(line).map_err(Error::json("an event of the audit log")))
+        .collect()
 }

@@ -54,7 +54,7 @@ pub(crate) async fn start(
         let api_url = format!("https://{host}:{port}");
         let kubeconfig = kubeconfig::with_certificate(&api_url, authority.certificate(), "admin", &admin);
         let kubeconfig = work.write("admin.kubeconfig", kubeconfig)?;
-        let command = api_server(programs, &files, &etcd_socket, network, host, port)?;
+        let command = api_server(programs, &files, &etcd_socket, network, host, port);
         let mut server = Program::start("kube-apiserver", command, &work.logs())?;
         let client = cluster::client_from(&kubeconfig).await?;
         let ready = tokio::select! {
@@ -65,7 +65,14 @@ pub(crate) async fn start(
             Ok(()) => {
                 running.push(server);
                 let Files { ca_certificate, audit_log, .. } = files;
-                return Ok(ControlPlane { api_url, ca_certificate, audit_log, kubeconfig, client, authority });
+                return Ok(ControlPlane {
+                    api_url,
+                    ca_certificate,
+                    audit_log,
+                    kubeconfig,
+                    client,
+                    authority,
+                });
             }
             Err(Error::Ended { tail, .. }) if tries < TRIES && tail.contains("address already in use") => {}
             Err(error) => {
@@ -83,13 +90,14 @@ pub(crate) fn start_controllers(
     plane: &ControlPlane,
     running: &mut Vec<Program>,
 ) -> Result<(), Error> {
-    for (name, user) in
-        [("kube-controller-manager", "system:kube-controller-manager"), ("kube-scheduler", "system:kube-scheduler")]
-    {
+    for (name, user) in [
+        ("kube-controller-manager", "system:kube-controller-manager"),
+        ("kube-scheduler", "system:kube-scheduler"),
+    ] {
         let pair = plane.authority.client(user, &[])?;
         let config = kubeconfig::with_certificate(&plane.api_url, plane.authority.certificate(), user, &pair);
         let config = work.write(&format!("{name}.kubeconfig"), config)?;
-        let mut command = process::bound(programs.path(name))?;
+        let mut command = process::bound(programs.path(name));
         command.arg("--kubeconfig").arg(config);
         // Nobody asks their own ports for anything, and a port is one more thing to collide.
         command.args(["--leader-elect=false", "--secure-port=0"]);
@@ -124,8 +132,13 @@ impl Files {
             Some(network) => addresses.extend([network.host, network.first_service].map(IpAddr::V4)),
             None => addresses.push(IpAddr::V4(SERVICES_WITHOUT_NODE_FIRST)),
         }
-        let names =
-            ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
+        let names = [
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+        ];
         let server = authority.server("kube-apiserver", &names, &addresses)?;
         let kubelet = authority.client("kube-apiserver-kubelet-client", &["system:masters"])?;
         let (token_key, token_public_key) = pki::token_keys()?;
@@ -165,7 +178,7 @@ fn audit_policy() -> String {
 fn start_etcd(work: &WorkDir, programs: &Programs, running: &mut Vec<Program>) -> Result<String, Error> {
     // A socket in our own folder: no port to collide, and the folder's mode guards it.
     let socket = format!("unix://{}", work.path().join("etcd.sock").display());
-    let mut command = process::bound(programs.path("etcd"))?;
+    let mut command = process::bound(programs.path("etcd"));
     command.arg("--data-dir").arg(work.subdirectory("etcd")?);
     command.args(["--listen-client-urls", &socket]);
     // etcd insists on advertising a host and a port; nobody uses what it says.
@@ -184,8 +197,8 @@ fn api_server(
     network: Option<&Network>,
     host: Ipv4Addr,
     port: u16,
-) -> Result<Command, Error> {
-    let mut command = process::bound(programs.path("kube-apiserver"))?;
+) -> Command {
+    let mut command = process::bound(programs.path("kube-apiserver"));
     let mut path = |flag: &str, path: &Path| {
         command.arg(flag).arg(path);
     };
@@ -220,7 +233,7 @@ fn api_server(
         // No controller makes the default accounts that this plugin wants pods to have.
         command.arg("--disable-admission-plugins=ServiceAccount");
     }
-    Ok(command)
+    command
 }
 
 /// A port that was free a moment ago.

@@ -42,7 +42,7 @@ mod wait;
 mod workdir;
 
 pub use audit::{AuditEvent, ObjectReference, ResponseStatus, User};
-pub use cluster::{Cluster, Options, shared};
+pub use cluster::{Cluster, Options, shared, shared_if_possible};
 pub use error::Error;
 pub use info::{Info, NodeInfo};
 pub use tier::Tier;

@@ -129,7 +129,8 @@ fn run_up(up: &Up) -> Result<(), Error> {
 
 /// Becomes ready when the cluster is to end.
 fn wait_for_end(supervised: bool) -> Result<impl Future<Output = ()>, Error> {
-    let listen = |kind| signal(kind).map_err(|source| Error::Io { what: "listen for signals".to_owned(), source });
+    let listen =
+        |kind| signal(kind).map_err(|source| Error::Io { what: "listen for signals".to_owned(), source });
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hangup = listen(SignalKind::hangup())?;
@@ -165,16 +166,20 @@ fn tell_ready(up: &Up, info: &Info) {
         return;
     }
     let kubeconfig = up.kubeconfig.as_ref().unwrap_or(&info.kubeconfig).display();
-    let mut text = format!("\nThe cluster is ready at {}. Use it from another terminal:\n\n", info.api_url);
-    text += &format!("  export KUBECONFIG={kubeconfig}\n  {} get all -A\n\n", info.kubectl.display());
-    if let Some(node) = &info.node {
-        text += &format!(
-            "Load an image with\n\n  ctr --address {} --namespace k8s.io images import IMAGE.tar\n\n",
-            node.containerd_socket.display()
-        );
-    }
-    text += &format!("Logs are in {}. End it with Ctrl-C.", info.logs.display());
-    let _ = writeln!(io::stdout(), "{text}");
+    let (kubectl, logs) = (info.kubectl.display(), info.logs.display());
+    let images = info.node.as_ref().map_or_else(String::new, |node| {
+        let socket = node.containerd_socket.display();
+        format!(
+            "Load an image with\n\n  ctr --address {socket} --namespace k8s.io images import IMAGE.tar\n\n"
+        )
+    });
+    let _ = writeln!(
+        io::stdout(),
+        "\nThe cluster is ready at {}. Use it from another terminal:\n\n  \
+         export KUBECONFIG={kubeconfig}\n  {kubectl} get all -A\n\n\
+         {images}Logs are in {logs}. End it with Ctrl-C.",
+        info.api_url
+    );
 }
 
 fn print_line(announcement: &Announcement) {

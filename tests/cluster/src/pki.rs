@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, SanType,
 };
 
 use crate::Error;
@@ -50,7 +50,12 @@ impl Authority {
     }
 
     /// A server certificate for the given names and addresses.
-    pub(crate) fn server(&self, common_name: &str, names: &[&str], addresses: &[IpAddr]) -> Result<Pair, Error> {
+    pub(crate) fn server(
+        &self,
+        common_name: &str,
+        names: &[&str],
+        addresses: &[IpAddr],
+    ) -> Result<Pair, Error> {
         let mut alternatives = Vec::new();
         for name in names {
             alternatives.push(SanType::DnsName((*name).try_into()?));

@@ -62,7 +62,9 @@ pub fn for_running(tier: Tier) -> Vec<Missing> {
         missing.push(Missing {
             what: "root".to_owned(),
             needed_for: "namespaces, mounts and containers of the node",
-            remedy: Remedy::Advice("run it as root, for example in a container or virtual machine".to_owned()),
+            remedy: Remedy::Advice(
+                "run it as root, for example in a container or virtual machine".to_owned(),
+            ),
         });
     }
     for (tool, package, needed_for) in NODE_TOOLS {
@@ -111,25 +113,31 @@ pub fn for_building(tier: Tier) -> Vec<Missing> {
 
 /// The list of what is missing and one command that gets all of it.
 pub(crate) fn explain(missing: &[Missing]) -> String {
-    let mut text = "the test cluster needs what this machine lacks:".to_owned();
+    let mut lines = vec!["the test cluster needs what this machine lacks:".to_owned()];
     let mut packages: Vec<&str> = Vec::new();
-    for one in missing {
-        text += &format!("\n  - {} (for {})", one.what, one.needed_for);
-        match &one.remedy {
-            Remedy::Package(package) if !packages.contains(package) => packages.push(package),
-            Remedy::Package(_) => {}
-            Remedy::Advice(advice) => text += &format!(": {advice}"),
+    for Missing { what, needed_for, remedy } in missing {
+        match remedy {
+            Remedy::Package(package) => {
+                lines.push(format!("  - {what} (for {needed_for})"));
+                if !packages.contains(package) {
+                    packages.push(package);
+                }
+            }
+            Remedy::Advice(advice) => lines.push(format!("  - {what} (for {needed_for}): {advice}")),
         }
     }
     if !packages.is_empty() {
-        text += &format!("\n  apt-get update && apt-get install -y --no-install-recommends {}", packages.join(" "));
+        let packages = packages.join(" ");
+        lines.push(format!("  apt-get update && apt-get install -y --no-install-recommends {packages}"));
     }
-    text
+    lines.join("\n")
 }
 
 /// The folder that holds the CNI plugins.
 pub(crate) fn cni_folder() -> Option<PathBuf> {
-    let holds = |folder: &Path| ["ptp", "host-local", "portmap", "loopback"].iter().all(|name| folder.join(name).is_file());
+    let holds = |folder: &Path| {
+        ["ptp", "host-local", "portmap", "loopback"].iter().all(|name| folder.join(name).is_file())
+    };
     CNI_FOLDERS.iter().map(PathBuf::from).find(|folder| holds(folder))
 }
 
@@ -173,7 +181,11 @@ mod tests {
             needed_for: "a test",
             remedy: Remedy::Package(package),
         };
-        let text = explain(&[missing("ctr", "containerd"), missing("containerd", "containerd"), missing("ip", "iproute2")]);
+        let text = explain(&[
+            missing("ctr", "containerd"),
+            missing("containerd", "containerd"),
+            missing("ip", "iproute2"),
+        ]);
         assert!(text.ends_with("install -y --no-install-recommends containerd iproute2"), "{text}");
     }
 }

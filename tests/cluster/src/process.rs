@@ -17,17 +17,19 @@ use crate::Error;
 /// How much of a log an error quotes.
 const TAIL_LINES: usize = 15;
 
+/// The running program, also when its file has been replaced by a newer build meanwhile.
+pub(crate) const MYSELF: &str = "/proc/self/exe";
+
 /// A command that is killed by the kernel when this process ends.
 ///
 /// The death signal has to be asked for by the child itself, between fork and exec, where safe
 /// Rust can't run. So the child is this binary once more, which asks and then becomes the program.
-pub(crate) fn bound(program: impl AsRef<OsStr>) -> Result<Command, Error> {
-    let me = std::env::current_exe().map_err(Error::io("find the running program"))?;
-    let mut command = Command::new(me);
+pub(crate) fn bound(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(MYSELF);
     command.arg("become").arg(std::process::id().to_string()).arg(program);
     // Ctrl-C in a terminal must reach the supervisor alone: it ends the others in order.
     command.process_group(0);
-    Ok(command)
+    command
 }
 
 /// What `testcluster become PARENT PROGRAM ARGS…` does. Returns only when it failed.

@@ -18,7 +18,7 @@ const GO_MOD: &str = include_str!("../programs/go.mod");
 const GO_SUM: &str = include_str!("../programs/go.sum");
 const PAUSE_SOURCE: &str = include_str!("../programs/pause.c");
 /// Part of the fingerprint: to be raised when the way of building changes.
-const RECIPE: &str = "1";
+const RECIPE: &str = "2";
 
 /// One program: its file name, the Go package, and about how long the first build takes.
 struct Source {
@@ -29,7 +29,11 @@ struct Source {
 
 const API: [Source; 3] = [
     Source { name: "etcd", package: "go.etcd.io/etcd/server/v3", first_time: "1 minute" },
-    Source { name: "kube-apiserver", package: "k8s.io/kubernetes/cmd/kube-apiserver", first_time: "5 minutes" },
+    Source {
+        name: "kube-apiserver",
+        package: "k8s.io/kubernetes/cmd/kube-apiserver",
+        first_time: "5 minutes",
+    },
     Source { name: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl", first_time: "30 seconds" },
 ];
 
@@ -39,7 +43,11 @@ const NODE: [Source; 4] = [
         package: "k8s.io/kubernetes/cmd/kube-controller-manager",
         first_time: "90 seconds",
     },
-    Source { name: "kube-scheduler", package: "k8s.io/kubernetes/cmd/kube-scheduler", first_time: "15 seconds" },
+    Source {
+        name: "kube-scheduler",
+        package: "k8s.io/kubernetes/cmd/kube-scheduler",
+        first_time: "15 seconds",
+    },
     Source { name: "kubelet", package: "k8s.io/kubernetes/cmd/kubelet", first_time: "30 seconds" },
     Source { name: "kube-proxy", package: "k8s.io/kubernetes/cmd/kube-proxy", first_time: "15 seconds" },
 ];
@@ -110,7 +118,10 @@ fn build_missing(programs: &Programs, tier: Tier, progress: &mut dyn FnMut(&str)
             continue;
         }
         let Source { name, first_time, .. } = source;
-        progress(&format!("building {name} ({} of {all}), the first time this takes about {first_time}…", index + 1));
+        progress(&format!(
+            "building {name} ({} of {all}), the first time this takes about {first_time}…",
+            index + 1
+        ));
         let started = Instant::now();
         build(programs, name, |output| go_build(&module, source.package, output))?;
         progress(&format!("built {name} in {} s", started.elapsed().as_secs()));
@@ -122,13 +133,9 @@ fn build_missing(programs: &Programs, tier: Tier, progress: &mut dyn FnMut(&str)
 }
 
 /// Builds to a name of its own and renames, so that a file under the final name is always whole.
-fn build(
-    programs: &Programs,
-    name: &str,
-    command: impl FnOnce(&Path) -> Result<Command, Error>,
-) -> Result<(), Error> {
+fn build(programs: &Programs, name: &str, command: impl FnOnce(&Path) -> Command) -> Result<(), Error> {
     let unfinished = programs.path(&format!("{name}.unfinished"));
-    let output = command(&unfinished)?
+    let output = command(&unfinished)
         .stdin(Stdio::null())
         .output()
         .map_err(Error::io(format!("run the compiler for {name}")))?;
@@ -142,8 +149,8 @@ fn build(
     fs::rename(&unfinished, &path).map_err(Error::file("rename to", &path))
 }
 
-fn go_build(module: &Path, package: &str, output: &Path) -> Result<Command, Error> {
-    let mut command = process::bound("go")?;
+fn go_build(module: &Path, package: &str, output: &Path) -> Command {
+    let mut command = process::bound("go");
     command
         .args(["build", "-ldflags", &linker_flags(), "-o"])
         .args([output.as_os_str(), package.as_ref()])
@@ -152,13 +159,13 @@ fn go_build(module: &Path, package: &str, output: &Path) -> Result<Command, Erro
         // A workspace file or flags of the user's own project must not change what is built.
         .env("GOWORK", "off")
         .env_remove("GOFLAGS");
-    Ok(command)
+    command
 }
 
-fn compile(source: &Path, output: &Path) -> Result<Command, Error> {
-    let mut command = process::bound("cc")?;
+fn compile(source: &Path, output: &Path) -> Command {
+    let mut command = process::bound("cc");
     command.args(["-static", "-Os", "-s", "-o"]).args([output, source]);
-    Ok(command)
+    command
 }
 
 /// Without these, clients are told a version full of unexpanded placeholders, and compare it.
@@ -166,15 +173,16 @@ fn linker_flags() -> String {
     let version = version();
     let mut numbers = version.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or("1"), numbers.next().unwrap_or("0"));
-    let mut flags = "-s -w".to_owned();
-    for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
-        for (name, value) in
-            [("gitVersion", version), ("gitMajor", major), ("gitMinor", minor), ("gitTreeState", "clean")]
-        {
-            flags += &format!(" -X {package}.{name}={value}");
-        }
-    }
-    flags
+    let values = [
+        ("gitVersion", version),
+        ("gitMajor", major),
+        ("gitMinor", minor),
+        ("gitTreeState", "clean"),
+        ("gitCommit", ""),
+    ];
+    let packages = ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"];
+    let set = |package| values.map(|(name, value)| format!("-X {package}.{name}={value}"));
+    format!("-s -w {}", packages.map(set).as_flattened().join(" "))
 }
 
 /// The version of Kubernetes that is built, as its module file names it: `v1.…`.

@@ -40,7 +40,11 @@ struct Parts {
 ///
 /// It must be polled on the main thread: the kernel ties the lives of its children to the thread
 /// that starts them.
-pub async fn run(options: &Options, ready: impl FnOnce(&Info), stop: impl Future<Output = ()>) -> Result<(), Error> {
+pub async fn run(
+    options: &Options,
+    ready: impl FnOnce(&Info),
+    stop: impl Future<Output = ()>,
+) -> Result<(), Error> {
     let mut stop = std::pin::pin!(stop);
     let missing = prerequisites::for_running(options.tier);
     if !missing.is_empty() {
@@ -75,7 +79,7 @@ impl Parts {
     ) -> Result<(), Error> {
         let network = lease.map(|lease| &lease.network);
         if let Some(network) = network {
-            let node = self.node.insert(Node::start(work, programs, network).await?);
+            let node = self.node.insert(Node::start(work, programs, network)?);
             // The API server binds to the link's address.
             node.link().await?;
         }
@@ -123,7 +127,13 @@ impl Parts {
     }
 }
 
-fn describe(tier: Tier, work: &WorkDir, programs: &Programs, plane: &ControlPlane, node: Option<&Node>) -> Info {
+fn describe(
+    tier: Tier,
+    work: &WorkDir,
+    programs: &Programs,
+    plane: &ControlPlane,
+    node: Option<&Node>,
+) -> Info {
     Info {
         tier,
         directory: work.path().to_owned(),

@@ -74,6 +74,7 @@ fn over(what: &str, after: Duration, last: String) -> Error {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::cell::Cell;
 

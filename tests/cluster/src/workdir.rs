@@ -10,7 +10,7 @@ use crate::Error;
 const PREFIX: &str = "swansong-testcluster-";
 const LOCK: &str = "lock";
 /// A folder younger than this may be one whose lock isn't taken yet.
-const SETTLED: Duration = Duration::from_secs(60);
+const SETTLED: Duration = Duration::from_mins(1);
 
 /// A cluster's own folder; it goes away with this value unless it is to be kept.
 pub(crate) struct WorkDir {

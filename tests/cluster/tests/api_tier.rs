@@ -1,4 +1,5 @@
 //! The tier without a node.
+#![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 

@@ -1,6 +1,8 @@
 //! What an ELF file says about itself: for which machine it is and which libraries it needs.
 
-use object::elf::{self, DT_NEEDED, DT_NULL, DT_RPATH, DT_RUNPATH, DT_STRTAB, FileHeader64, PT_DYNAMIC, PT_INTERP};
+use object::elf::{
+    self, DT_NEEDED, DT_NULL, DT_RPATH, DT_RUNPATH, DT_STRTAB, FileHeader64, PT_DYNAMIC, PT_INTERP,
+};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{LittleEndian, StringTable};
 
@@ -59,8 +61,9 @@ pub(crate) fn parse(contents: &[u8]) -> Result<Elf, ElfError> {
     let address = names.val(endian);
     let offset = segments.iter().find_map(|segment| {
         let start = segment.p_vaddr(endian);
-        let loaded = segment.p_type(endian) == elf::PT_LOAD && (start..start + segment.p_filesz(endian)).contains(&address);
-        loaded.then(|| segment.p_offset(endian) + (address - start))
+        let is_there = segment.p_type(endian) == elf::PT_LOAD
+            && (start..start + segment.p_filesz(endian)).contains(&address);
+        is_there.then(|| segment.p_offset(endian) + (address - start))
     });
     let names = StringTable::new(contents, offset.ok_or(ElfError::Names)?, contents.len() as u64);
     for entry in entries() {

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::ImageError;
 use super::elf::{self, Elf};
 use super::oci::Architecture;
-use super::ImageError;
 
 /// A library, and where in the image it goes.
 pub(crate) struct Library {
@@ -56,7 +56,8 @@ impl Libraries {
             if !seen.insert(name.clone()) {
                 continue;
             }
-            let found = self.find(&name, &run_path).ok_or_else(|| self.not_found(&name, &needed_by, &run_path))?;
+            let found =
+                self.find(&name, &run_path).ok_or_else(|| self.not_found(&name, &needed_by, &run_path))?;
             enqueue(&mut queue, &found.path, &found.elf);
             let folder = match found.path.parent() {
                 Some(folder) if found.by_run_path => folder.to_string_lossy().into_owned(),
@@ -78,7 +79,10 @@ impl Libraries {
     }
 
     fn find(&self, name: &str, run_path: &[PathBuf]) -> Option<Found> {
-        let folders = run_path.iter().map(|folder| (folder, true)).chain(self.folders.iter().map(|folder| (folder, false)));
+        let folders = run_path
+            .iter()
+            .map(|folder| (folder, true))
+            .chain(self.folders.iter().map(|folder| (folder, false)));
         for (folder, by_run_path) in folders {
             let path = folder.join(name);
             if let Some((contents, elf)) = self.read(&path) {
@@ -108,7 +112,11 @@ impl Libraries {
 fn run_path(path: &Path, elf: &Elf) -> Vec<PathBuf> {
     let origin = path.parent().unwrap_or(Path::new("/")).to_string_lossy();
     let replaced = |entry: &String| entry.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin);
-    elf.run_path.iter().filter(|entry| !entry.is_empty()).map(|entry| PathBuf::from(replaced(entry))).collect()
+    elf.run_path
+        .iter()
+        .filter(|entry| !entry.is_empty())
+        .map(|entry| PathBuf::from(replaced(entry)))
+        .collect()
 }
 
 fn file_name(path: &Path) -> String {
@@ -128,7 +136,9 @@ fn configured(path: &Path) -> Vec<PathBuf> {
                 .flatten()
                 .flatten()
                 .map(|entry| entry.path())
-                .filter(|file| file.extension().is_some_and(|extension| extension == "conf") && *file != *path)
+                .filter(|file| {
+                    file.extension().is_some_and(|extension| extension == "conf") && *file != *path
+                })
                 .collect();
             included.sort();
             folders.extend(included.iter().flat_map(|file| configured(file)));

@@ -87,7 +87,13 @@ impl ImageBuilder {
     /// An empty image under a full name such as `localhost/swansong:dev`.
     pub fn new(name: impl Into<String>) -> Self {
         let settings = oci::Settings { user: DEFAULT_USER.to_owned(), ..oci::Settings::default() };
-        Self { name: name.into(), tree: Tree::default(), architecture: None, library_paths: Vec::new(), settings }
+        Self {
+            name: name.into(),
+            tree: Tree::default(),
+            architecture: None,
+            library_paths: Vec::new(),
+            settings,
+        }
     }
 
     /// Looks for shared libraries in this folder first; for programs of another machine's kind.
@@ -121,7 +127,12 @@ impl ImageBuilder {
     }
 
     /// Adds a file with the given contents.
-    pub fn contents(mut self, contents: impl Into<Vec<u8>>, destination: &str, mode: u32) -> Result<Self, ImageError> {
+    pub fn contents(
+        mut self,
+        contents: impl Into<Vec<u8>>,
+        destination: &str,
+        mode: u32,
+    ) -> Result<Self, ImageError> {
         self.tree.file(destination, contents.into(), mode)?;
         Ok(self)
     }
@@ -199,4 +210,5 @@ impl ImageBuilder {
 type Pairs = BTreeMap<String, String>;
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;

@@ -27,8 +27,22 @@ impl Architecture {
     /// way. The first is where libraries go in an image.
     pub(crate) fn library_folders(self) -> &'static [&'static str] {
         match self {
-            Self::Amd64 => &["/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"],
-            Self::Arm64 => &["/usr/lib/aarch64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"],
+            Self::Amd64 => &[
+                "/usr/lib/x86_64-linux-gnu",
+                "/lib/x86_64-linux-gnu",
+                "/lib64",
+                "/usr/lib64",
+                "/lib",
+                "/usr/lib",
+            ],
+            Self::Arm64 => &[
+                "/usr/lib/aarch64-linux-gnu",
+                "/lib/aarch64-linux-gnu",
+                "/lib64",
+                "/usr/lib64",
+                "/lib",
+                "/usr/lib",
+            ],
         }
     }
 }

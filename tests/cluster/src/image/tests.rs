@@ -34,7 +34,8 @@ fn json(bytes: &[u8]) -> Value {
 fn everything_in_an_image_is_reached_from_its_index() {
     let folder = tempfile::tempdir().unwrap();
     let tar = folder.path().join("image.tar");
-    let image = ImageBuilder::new("localhost/a:b").entrypoint(["/a"]).arguments(["x"]).env("K", "V").label("l", "m");
+    let image =
+        ImageBuilder::new("localhost/a:b").entrypoint(["/a"]).arguments(["x"]).env("K", "V").label("l", "m");
     let digest = image.contents("hello", "/etc/a/hello", 0o644).unwrap().write(&tar).unwrap();
 
     let files = unpack(&tar);
@@ -63,9 +64,9 @@ fn the_same_contents_give_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, order: [&str; 2]| {
         let tar = folder.path().join(name);
-        let image = order.iter().try_fold(ImageBuilder::new("localhost/a:b"), |image, path| {
-            image.contents(*path, path, 0o644)
-        });
+        let image = order
+            .iter()
+            .try_fold(ImageBuilder::new("localhost/a:b"), |image, path| image.contents(*path, path, 0o644));
         image.unwrap().write(&tar).unwrap();
         fs::read(tar).unwrap()
     };

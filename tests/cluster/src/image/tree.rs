@@ -89,7 +89,8 @@ fn is_implied(before: &Entry, now: &Entry) -> bool {
 
 fn relative(path: &str) -> Result<String, ImageError> {
     let wrong = || ImageError::Path(path.to_owned());
-    let parts: Vec<_> = path.strip_prefix('/').ok_or_else(wrong)?.split('/').filter(|part| !part.is_empty()).collect();
+    let parts: Vec<_> =
+        path.strip_prefix('/').ok_or_else(wrong)?.split('/').filter(|part| !part.is_empty()).collect();
     if parts.is_empty() || parts.iter().any(|part| matches!(*part, "." | "..")) {
         return Err(wrong());
     }

@@ -14,6 +14,7 @@ use nix::unistd::getppid;
 use super::network;
 use super::spec::NodeSpec;
 use crate::Error;
+use crate::process::MYSELF;
 
 /// What `testcluster enter-node SPEC` does. It returns when the node has ended.
 ///
@@ -21,20 +22,20 @@ use crate::Error;
 pub fn enter(spec_path: &Path) -> Result<(), Error> {
     let spec = NodeSpec::read(spec_path)?;
     let host = getppid();
-    unshare(
-        CloneFlags::CLONE_NEWNS
-            | CloneFlags::CLONE_NEWPID
-            | CloneFlags::CLONE_NEWNET
-            | CloneFlags::CLONE_NEWUTS
-            | CloneFlags::CLONE_NEWIPC,
-    )
-    .map_err(Error::errno("make namespaces for the node"))?;
-    // Only here are the host's process ids and the node's network both in reach.
+    own(CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWNET
+        | CloneFlags::CLONE_NEWUTS
+        | CloneFlags::CLONE_NEWIPC)?;
+    // The host's process ids mean something to a child of this process only until the next step.
     network::make_link(&spec.network, host.as_raw().unsigned_abs())?;
-
-    // A process stays in its process namespace; its next child is the first of the new one.
-    let me = std::env::current_exe().map_err(Error::io("find the running program"))?;
+    // This process stays in its own; its next child is the first of the new one.
+    own(CloneFlags::CLONE_NEWPID)?;
     let arguments = [OsString::from("init-node"), spec_path.into()];
-    let status = Command::new(me).args(arguments).status().map_err(Error::io("start the node's first process"))?;
+    let status =
+        Command::new(MYSELF).args(arguments).status().map_err(Error::io("start the node's first process"))?;
     Err(Error::Command { command: "init-node".to_owned(), output: status.to_string() })
+}
+
+fn own(namespaces: CloneFlags) -> Result<(), Error> {
+    unshare(namespaces).map_err(Error::errno("make namespaces for the node"))
 }

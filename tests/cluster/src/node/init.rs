@@ -86,12 +86,14 @@ fn report(line: &str) -> Result<(), Error> {
 
 fn own_mounts(spec: &NodeSpec) -> Result<(), Error> {
     const NONE: Option<&str> = None;
-    let whole_tree = |flag, what: &str| mount(NONE, "/", NONE, flag | MsFlags::MS_REC, NONE).map_err(Error::errno(what));
+    let whole_tree =
+        |flag, what: &str| mount(NONE, "/", NONE, flag | MsFlags::MS_REC, NONE).map_err(Error::errno(what));
     // Nothing mounted here may show up on the machine …
     whole_tree(MsFlags::MS_PRIVATE, "separate the node's mounts")?;
     // … but pods may ask for mounts that travel between them and the node.
     whole_tree(MsFlags::MS_SHARED, "share mounts within the node")?;
-    mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), NONE).map_err(Error::errno("mount /proc"))?;
+    mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), NONE)
+        .map_err(Error::errno("mount /proc"))?;
     for (name, place) in OWN_FOLDERS {
         let folder = spec.folder(name);
         for path in [folder.as_path(), Path::new(place)] {
@@ -120,7 +122,8 @@ fn start_containerd(spec: &NodeSpec) -> Result<Child, Error> {
 fn snapshotter() -> &'static str {
     let place = Path::new("/var/lib/containerd/overlay-trial");
     let folder = |name: &str| place.join(name);
-    let made = ["lower", "upper", "work", "merged"].iter().try_for_each(|name| fs::create_dir_all(folder(name)));
+    let made =
+        ["lower", "upper", "work", "merged"].iter().try_for_each(|name| fs::create_dir_all(folder(name)));
     let options = format!(
         "lowerdir={},upperdir={},workdir={}",
         folder("lower").display(),
@@ -128,7 +131,14 @@ fn snapshotter() -> &'static str {
         folder("work").display()
     );
     let mounted = made.is_ok()
-        && mount(Some("overlay"), &folder("merged"), Some("overlay"), MsFlags::empty(), Some(options.as_str())).is_ok();
+        && mount(
+            Some("overlay"),
+            &folder("merged"),
+            Some("overlay"),
+            MsFlags::empty(),
+            Some(options.as_str()),
+        )
+        .is_ok();
     if mounted && umount(&folder("merged")).is_ok() { "overlayfs" } else { "native" }
 }
 
@@ -160,7 +170,12 @@ fn start(spec: &NodeSpec, name: &str, command: &mut Command) -> Result<Child, Er
     if let Ok(path) = path {
         command.env("PATH", path);
     }
-    command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn().map_err(Error::io(format!("start {name}")))
+    command
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(errors)
+        .spawn()
+        .map_err(Error::io(format!("start {name}")))
 }
 
 /// Orphans of the whole node become children of this process; somebody has to collect them.

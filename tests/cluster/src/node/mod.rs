@@ -47,7 +47,7 @@ pub(crate) struct Node {
 
 impl Node {
     /// Starts the node as far as it goes without an API server.
-    pub(crate) async fn start(work: &WorkDir, programs: &Programs, network: &Network) -> Result<Self, Error> {
+    pub(crate) fn start(work: &WorkDir, programs: &Programs, network: &Network) -> Result<Self, Error> {
         let pause_image = work.path().join("pause.tar");
         ImageBuilder::new(config::PAUSE_IMAGE)
             .file(&programs.path("pause"), "/pause", 0o755)?
@@ -72,8 +72,7 @@ impl Node {
     }
 
     fn spawn(spec: NodeSpec, spec_path: &Path) -> Result<Self, Error> {
-        let me = std::env::current_exe().map_err(Error::io("find the running program"))?;
-        let mut command = process::bound(me)?;
+        let mut command = process::bound(process::MYSELF);
         command.arg("enter-node").arg(spec_path);
         let log = spec.logs().join("node.log");
         let errors = File::create(&log).map_err(Error::file("create", &log))?;
@@ -106,7 +105,10 @@ impl Node {
             ("kube-proxy.kubeconfig", "system:kube-proxy", &[]),
         ] {
             let pair = authority.client(user, groups)?;
-            work.write(file, kubeconfig::with_certificate(&plane.api_url, authority.certificate(), user, &pair))?;
+            work.write(
+                file,
+                kubeconfig::with_certificate(&plane.api_url, authority.certificate(), user, &pair),
+            )?;
         }
         self.await_report(init::RUNTIME_READY).await?;
         let go = format!("{}\n", init::GO);
@@ -164,7 +166,11 @@ impl Node {
 }
 
 /// A pod can run once the node is ready, has its account, and Services lead somewhere.
-async fn wait_ready(client: &Client, spec: &NodeSpec, resources: &BTreeMap<String, String>) -> Result<(), Error> {
+async fn wait_ready(
+    client: &Client,
+    spec: &NodeSpec,
+    resources: &BTreeMap<String, String>,
+) -> Result<(), Error> {
     let nodes: Api<NodeObject> = Api::all(client.clone());
     eventually("the node is registered", PATIENCE, || nodes.get(&spec.name)).await?;
     if !resources.is_empty() {

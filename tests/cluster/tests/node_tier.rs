@@ -1,0 +1,120 @@
+//! The tier with a node.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use kube::Api;
+use kube::api::{LogParams, PostParams};
+use serde_json::{Value, json};
+use swansong_testcluster::image::ImageBuilder;
+use swansong_testcluster::{Cluster, Tier, eventually, programs, shared_if_possible};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+/// Makes an image, loads it and returns its name. Images outlive namespaces, so names differ.
+async fn load(cluster: &Cluster, name: &str, build: impl FnOnce(ImageBuilder) -> ImageBuilder) -> String {
+    let name = format!("localhost/{name}:test");
+    let folder = tempfile::tempdir().unwrap();
+    let tar = folder.path().join("image.tar");
+    build(ImageBuilder::new(&name)).write(&tar).unwrap();
+    cluster.load_image(&tar).await.unwrap();
+    name
+}
+
+async fn phase(pods: &Api<Pod>, name: &str, wanted: &str) {
+    eventually(&format!("pod {name} is {wanted}"), PATIENCE, || async {
+        let pod = pods.get(name).await.map_err(|error| error.to_string())?;
+        let status = pod.status.unwrap_or_default();
+        if status.phase.as_deref() == Some(wanted) { Ok(()) } else { Err(format!("{status:?}")) }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_pod_reaches_the_api_server_by_its_service() {
+    let Some(cluster) = shared_if_possible(Tier::Node).await.unwrap() else { return };
+    let image = load(cluster, "in-pod", |image| {
+        image.program(&support::example("in_pod"), "/in_pod").unwrap().entrypoint(["/in_pod"])
+    })
+    .await;
+    let namespace = cluster.namespace("reach").await.unwrap();
+    let pods: Api<Pod> = Api::namespaced(cluster.client().await.unwrap(), &namespace);
+    let version = programs::version();
+    for (name, host_network) in [("own-network", false), ("host-network", true)] {
+        let pod = object(json!({
+            "metadata": { "name": name },
+            "spec": {
+                "restartPolicy": "Never",
+                "hostNetwork": host_network,
+                "containers": [{
+                    "name": "main", "image": image, "imagePullPolicy": "Never",
+                    "resources": { "limits": { "huawei.com/Ascend910": "2" } },
+                }],
+            },
+        }));
+        pods.create(&PostParams::default(), &pod).await.unwrap();
+        phase(&pods, name, "Succeeded").await;
+        // Also shows that the API server reaches the kubelet.
+        assert_eq!(pods.logs(name, &LogParams::default()).await.unwrap().trim(), version);
+    }
+}
+
+#[tokio::test]
+async fn a_service_leads_to_its_pods() {
+    let Some(cluster) = shared_if_possible(Tier::Node).await.unwrap() else { return };
+    let kubectl = cluster.info().kubectl.clone();
+    let image = load(cluster, "serves", |image| {
+        image.program(&kubectl, "/kubectl").unwrap().entrypoint(["/kubectl"])
+    })
+    .await;
+    let namespace = cluster.namespace("service").await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+    let services: Api<Service> = Api::namespaced(client.clone(), &namespace);
+    let pod = object(json!({
+        "metadata": { "name": "server", "labels": { "app": "server" } },
+        "spec": { "containers": [{
+            "name": "main", "image": image, "imagePullPolicy": "Never",
+            "args": ["proxy", "--address=0.0.0.0", "--port=8080", "--accept-hosts=.*"],
+        }] },
+    }));
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    let service = object(json!({
+        "metadata": { "name": "server" },
+        "spec": { "selector": { "app": "server" }, "ports": [{ "port": 80, "targetPort": 8080 }] },
+    }));
+    let service = services.create(&PostParams::default(), &service).await.unwrap();
+    phase(&pods, "server", "Running").await;
+
+    // The way of the API server to a webhook behind a Service.
+    let path = format!("/api/v1/namespaces/{namespace}/services/server:80/proxy/version");
+    eventually("the API server reaches the Service", PATIENCE, || {
+        client.request_text(http::Request::get(&path).body(Vec::new()).unwrap())
+    })
+    .await
+    .unwrap();
+    // The way of everybody else: kube-proxy.
+    let address = service.spec.unwrap().cluster_ip.unwrap();
+    eventually("this process reaches the Service", PATIENCE, || {
+        tokio::net::TcpStream::connect((address.as_str(), 80))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn the_node_has_npus() {
+    let Some(cluster) = shared_if_possible(Tier::Node).await.unwrap() else { return };
+    let nodes: Api<Node> = Api::all(cluster.client().await.unwrap());
+    let node = nodes.get(cluster.node_name().unwrap()).await.unwrap();
+    let allocatable = node.status.unwrap().allocatable.unwrap();
+    assert_eq!(allocatable["huawei.com/Ascend910"].0, "8");
+}
