@@ -1,7 +1,7 @@
 //! Public bug reports against comparable software, with the right value in place of the wrong one.
 //!
 //! The name of each test says what must hold; the comment names the report.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::needless_pass_by_value)]
 
 mod support;
 

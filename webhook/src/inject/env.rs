@@ -126,14 +126,14 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
                 self.add(TTP_PORT, NewValue::Literal(value.into()), 0);
             }
             Some((_, entry)) => match ttp_port_of(self.container, default) {
-                TtpPort::Number(8000) => {
+                TtpPort::Number(number) if number == default => {
                     self.site.act(Action::kept("env.TTP_PORT", shown(entry), Reason::AlreadyPresent));
                 }
                 TtpPort::Number(number) => {
                     self.site.act(Action::kept("env.TTP_PORT", shown(entry), Reason::TtpPortNotDefault));
                     self.site.warn(
                         Reason::TtpPortNotDefault,
-                        &format!("env TTP_PORT is {number}; MindSpeed-LLM connects to 8000 whatever it says"),
+                        &format!("env TTP_PORT is {number}, not {default}; MindSpeed-LLM connects to 8000 whatever it says"),
                     );
                 }
                 TtpPort::Unknown(number) => {

@@ -1,5 +1,7 @@
 //! Swansong's own annotations on a pod template (design: vocabulary).
 
+use std::collections::HashSet;
+
 use super::report::Warning;
 use super::view::Metadata;
 use crate::policy::preload_path_fault;
@@ -25,9 +27,9 @@ pub struct Options<'a> {
     /// `swansong.dev/inject: "false"`.
     pub opted_out: bool,
     /// The containers named, if any are.
-    pub containers: Option<Vec<&'a str>>,
+    pub containers: Option<HashSet<&'a str>>,
     /// Containers without `LD_PRELOAD`.
-    pub skip_preload: Vec<&'a str>,
+    pub skip_preload: HashSet<&'a str>,
     /// Usable path of libtaskd.so.
     pub libtaskd: Option<&'a str>,
     /// Usable path of libmspti.so.
@@ -54,7 +56,7 @@ impl<'a> Options<'a> {
             }
         };
         let containers = value(CONTAINERS).map(list);
-        if containers.as_ref().is_some_and(Vec::is_empty) {
+        if containers.as_ref().is_some_and(HashSet::is_empty) {
             warnings.push(invalid(CONTAINERS, "", "name the containers, separated by commas, or remove it"));
         }
         let mut path = |key| {
@@ -78,11 +80,12 @@ impl<'a> Options<'a> {
 
     /// Whether the container gets no `LD_PRELOAD`.
     pub fn skips_preload(&self, container: &str) -> bool {
-        self.skip_preload.iter().any(|name| *name == "*" || *name == container)
+        self.skip_preload.contains("*") || self.skip_preload.contains(container)
     }
 }
 
-fn list(value: &str) -> Vec<&str> {
+/// The names in a list. A set, since a hostile annotation may name as many as 256 KiB hold.
+fn list(value: &str) -> HashSet<&str> {
     value.split(',').map(str::trim).filter(|name| !name.is_empty()).collect()
 }
 

@@ -1,5 +1,7 @@
 //! The declared ports of one container.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 
 use super::Site;
@@ -15,14 +17,14 @@ pub(super) struct Network {
     host: bool,
     rank_zero: bool,
     /// TCP ports of any container, which under hostNetwork become ports of the node.
-    declared: Vec<i64>,
+    declared: HashSet<i64>,
     warned: bool,
 }
 
 impl Network {
     pub(super) fn of(spec: &PodSpec<'_>, rank_zero: bool) -> Self {
         let host = spec.host_network.present() == Some(&true);
-        let mut declared = Vec::new();
+        let mut declared = HashSet::new();
         if host {
             for container in spec.containers.items().iter().chain(spec.init_containers.items()) {
                 let tcp = container.ports.items().iter().filter(|port| port.is_tcp_protocol());
@@ -152,7 +154,7 @@ fn place(
         );
         return false;
     }
-    network.declared.push(i64::from(*number));
+    network.declared.insert(i64::from(*number));
     site.act(Action::added(field, format!("{number}/TCP {name}")));
     true
 }

@@ -1,5 +1,7 @@
 //! Which containers of a pod take part in the dying checkpoint.
 
+use std::collections::HashSet;
+
 use super::options::{CONTAINERS, Options, SKIP_PRELOAD};
 use super::report::Warning;
 use super::view::{Container, PodSpec};
@@ -27,9 +29,9 @@ pub fn choose<'o, 'a>(
     warnings: &mut Vec<Warning>,
 ) -> Vec<Chosen<'o, 'a>> {
     let containers = spec.containers.items();
-    warn_unknown(spec, SKIP_PRELOAD, options.skip_preload.iter().filter(|name| **name != "*"), warnings);
+    warn_unknown(spec, SKIP_PRELOAD, &options.skip_preload, warnings);
     if let Some(names) = &options.containers {
-        warn_unknown(spec, CONTAINERS, names.iter(), warnings);
+        warn_unknown(spec, CONTAINERS, names, warnings);
         return named(spec, names, warnings);
     }
     let by = |chosen: &dyn Fn(&Container<'a>) -> bool| -> Vec<Chosen<'o, 'a>> {
@@ -65,11 +67,15 @@ fn in_list<'o, 'a>(
     containers.iter().enumerate().map(move |(index, container)| Chosen { list, index, container })
 }
 
-fn named<'o, 'a>(spec: &'o PodSpec<'a>, names: &[&str], warnings: &mut Vec<Warning>) -> Vec<Chosen<'o, 'a>> {
+fn named<'o, 'a>(
+    spec: &'o PodSpec<'a>,
+    names: &HashSet<&str>,
+    warnings: &mut Vec<Warning>,
+) -> Vec<Chosen<'o, 'a>> {
     let all = in_list("containers", spec.containers.items())
         .chain(in_list("initContainers", spec.init_containers.items()));
     let mut chosen = Vec::new();
-    for it in all.filter(|it| names.contains(&it.container.name())) {
+    for it in all.filter(|it| names.contains(it.container.name())) {
         if it.list == "initContainers" && !it.container.is_sidecar() {
             warnings.push(Warning {
                 reason: Reason::InitContainer,
@@ -85,17 +91,15 @@ fn named<'o, 'a>(spec: &'o PodSpec<'a>, names: &[&str], warnings: &mut Vec<Warni
     chosen
 }
 
-fn warn_unknown<'n>(
-    spec: &PodSpec<'_>,
-    annotation: &str,
-    names: impl Iterator<Item = &'n &'n str>,
-    warnings: &mut Vec<Warning>,
-) {
-    let has = |name: &str| {
-        let mut all = spec.containers.items().iter().chain(spec.init_containers.items());
-        all.any(|container| container.name() == name)
-    };
-    for name in names.filter(|name| !has(name)) {
+fn warn_unknown(spec: &PodSpec<'_>, annotation: &str, names: &HashSet<&str>, warnings: &mut Vec<Warning>) {
+    if names.is_empty() {
+        return;
+    }
+    let all = spec.containers.items().iter().chain(spec.init_containers.items());
+    let present: HashSet<&str> = all.map(Container::name).collect();
+    let mut unknown: Vec<_> = names.iter().filter(|name| **name != "*" && !present.contains(*name)).collect();
+    unknown.sort_unstable();
+    for name in unknown {
         warnings.push(Warning {
             reason: Reason::UnknownContainer,
             message: format!("annotation {annotation}: the pod has no container {name:?}"),

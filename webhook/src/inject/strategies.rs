@@ -1,5 +1,7 @@
 //! Who asks for the dying checkpoint, and what is to be said about how they ask.
 
+use std::collections::HashSet;
+
 use super::metadata::MetadataChanges;
 use super::record::Record;
 use super::report::Outcome;
@@ -101,8 +103,10 @@ fn marks(container: &Container<'_>, trigger: &str) -> bool {
 }
 
 fn note(strategies: &Strategies<'_>, outcome: &mut Outcome) {
+    let mut known: HashSet<String> = outcome.strategies.iter().cloned().collect();
     for token in strategies.tokens() {
-        if !outcome.strategies.iter().any(|known| known == token) {
+        if !known.contains(*token) {
+            known.insert((*token).to_owned());
             outcome.strategies.push((*token).to_owned());
         }
     }

@@ -1,0 +1,11 @@
+//! Swansong against a real API server: what only an API server can say.
+//!
+//! All tests share one API server and one webhook, each in its own namespace. The webhook configuration is the
+//! one in `manifests/base`, with its Service replaced by the address of the process under test.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod certificates;
+mod inputs;
+mod jobs;
+mod pods;
+mod support;

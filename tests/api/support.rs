@@ -1,0 +1,211 @@
+//! One API server, one webhook, and the registration between them, shared by all tests of this process.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use kube::Client;
+use kube::api::{Api, DynamicObject, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+use swansong_testcluster::{AuditEvent, Cluster, Tier, eventually};
+use swansong_webhook::inject::inject;
+use swansong_webhook::inject::report::Outcome;
+use swansong_webhook::policy::Policy;
+use swansong_webhook::workload::WorkloadKind;
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+
+/// Everything relative to the repository.
+pub const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
+
+/// What every test works with.
+pub struct Rig {
+    pub cluster: &'static Cluster,
+    /// Its certificate, kept for as long as it serves.
+    _files: TempDir,
+    _webhook: Webhook,
+}
+
+/// The shared rig; the first test to ask waits for it to be made.
+pub async fn rig() -> &'static Rig {
+    static RIG: OnceCell<Rig> = OnceCell::const_new();
+    RIG.get_or_init(|| async {
+        let cluster = swansong_testcluster::shared(Tier::Api).await.expect("an API server");
+        install_definitions(cluster).await;
+        let files = tempfile::tempdir().unwrap();
+        let issued = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let (certificate, key) = (files.path().join("tls.crt"), files.path().join("tls.key"));
+        std::fs::write(&certificate, issued.cert.pem()).unwrap();
+        std::fs::write(&key, issued.signing_key.serialize_pem()).unwrap();
+        let mut command = swansong(["webhook", "--listen", "127.0.0.1:0", "--health-listen", "127.0.0.1:0"]);
+        command.args(["--log-format", "json", "--tls-cert"]).arg(&certificate).arg("--tls-key").arg(&key);
+        let webhook = Webhook::start(&command);
+        let client_config = json!({"url": format!("https://{}/mutate", webhook.address), "caBundle": base64(issued.cert.pem())});
+        register(cluster, "swansong", &client_config, &json!({})).await;
+        Rig { cluster, _files: files, _webhook: webhook }
+    })
+    .await
+}
+
+/// The swansong binary under test.
+pub fn swansong<const N: usize>(arguments: [&str; N]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_swansong"));
+    command.args(arguments);
+    command
+}
+
+/// A webhook process, ended when this is dropped or the test process ends in whatever way.
+pub struct Webhook {
+    pub address: String,
+    /// The shell beside the webhook ends it when this pipe closes.
+    _lifeline: ChildStdin,
+}
+
+impl Webhook {
+    pub fn start(command: &Command) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", r#""$0" "$@" & cat > /dev/null; kill $!; wait $!"#]).arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            shell.env(name, value.unwrap_or_default());
+        }
+        let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("sh");
+        let lifeline = child.stdin.take().unwrap();
+        let (sender, lines) = mpsc::channel();
+        read_lines(child.stdout.take().unwrap(), sender.clone());
+        read_lines(child.stderr.take().unwrap(), sender);
+        let mut seen = Vec::new();
+        while let Ok(line) = lines.recv_timeout(Duration::from_secs(30)) {
+            if let Some(address) = address(&line) {
+                return Self { address, _lifeline: lifeline };
+            }
+            seen.push(line);
+        }
+        panic!("the webhook told no address:\n{}", seen.join("\n"));
+    }
+}
+
+/// Reads on for as long as the process writes, so that it never blocks on a full pipe.
+fn read_lines(pipe: impl std::io::Read + Send + 'static, sender: mpsc::Sender<String>) {
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+}
+
+fn address(line: &str) -> Option<String> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    line.pointer("/fields/address")?.as_str().map(str::to_owned)
+}
+
+/// The webhooks of `manifests/base` under another name, pointed at `client_config`, with `changes` merged into each.
+pub async fn configuration(cluster: &Cluster, name: &str, client_config: &Value, changes: &Value) -> Value {
+    let base = Path::new(REPOSITORY).join("manifests/base");
+    let rendered = cluster.kubectl(&["kustomize".as_ref(), base.as_os_str()]).await.unwrap();
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&rendered).unwrap();
+    let is_ours = |document: &Value| document["kind"] == "MutatingWebhookConfiguration";
+    let mut configuration = documents.into_iter().find(is_ours).expect("in the manifests");
+    configuration["metadata"] = json!({"name": name});
+    for webhook in configuration["webhooks"].as_array_mut().unwrap() {
+        webhook["clientConfig"] = client_config.clone();
+        for (key, value) in changes.as_object().unwrap() {
+            webhook[key] = value.clone();
+        }
+    }
+    configuration
+}
+
+/// Registers the webhooks and waits until the API server calls them.
+pub async fn register(cluster: &Cluster, name: &str, client_config: &Value, changes: &Value) {
+    let client = cluster.client().await.unwrap();
+    let configuration = configuration(cluster, name, client_config, changes).await;
+    create(&client, "", configuration).await.expect("the API server takes the configuration");
+    wait_until_called(cluster, name).await;
+}
+
+/// The API server learns of a new configuration after a moment: creates probes until one was sent.
+async fn wait_until_called(cluster: &Cluster, configuration: &str) {
+    let client = cluster.client().await.unwrap();
+    let namespace = cluster.namespace("probe").await.unwrap();
+    let number = std::cell::Cell::new(0);
+    eventually("the webhook to be called", Duration::from_secs(30), || async {
+        number.set(number.get() + 1);
+        let name = format!("probe-{}", number.get());
+        let pod = asking_pod(&name, &json!([{"name": "ascend", "image": "probe"}]));
+        create(&client, &namespace, pod).await.map_err(|error| error.to_string())?;
+        let called = calls(cluster, &namespace, &name).iter().any(|call| call["configuration"] == configuration);
+        if called { Ok(()) } else { Err("not yet".to_owned()) }
+    })
+    .await
+    .unwrap();
+}
+
+/// A Pod that asks for a dump by its own annotation.
+pub fn asking_pod(name: &str, containers: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "annotations": {"recover-strategy": "dump"}},
+        "spec": {"containers": containers},
+    })
+}
+
+/// The real AscendJob and Volcano definitions when they are at hand, else our own of the same shape.
+async fn install_definitions(cluster: &Cluster) {
+    let real = inputs_directory().join("crds.yaml");
+    let file = if real.exists() { real } else { Path::new(REPOSITORY).join("tests/fixtures/crds.yaml") };
+    cluster.kubectl(&["create".as_ref(), "-f".as_ref(), file.as_os_str()]).await.unwrap();
+    for name in ["ascendjobs.mindxdl.gitee.com", "jobs.batch.volcano.sh"] {
+        let definition = format!("crd/{name}");
+        cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &definition]).await.unwrap();
+    }
+}
+
+/// Job files of other people, laid beside the repository where it is developed.
+pub fn inputs_directory() -> PathBuf {
+    Path::new(REPOSITORY).join("../shared/inputs")
+}
+
+/// Creates any object; returns it as the API server stored it.
+pub async fn create(client: &Client, namespace: &str, object: Value) -> kube::Result<Value> {
+    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    let created = api(client, namespace, &object).create(&PostParams::default(), &object).await?;
+    Ok(serde_json::to_value(created).unwrap())
+}
+
+/// The API of an object's own kind; cluster-wide when `namespace` is empty.
+pub fn api(client: &Client, namespace: &str, object: &DynamicObject) -> Api<DynamicObject> {
+    let types = object.types.as_ref().expect("apiVersion and kind");
+    let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(types).unwrap());
+    if namespace.is_empty() { Api::all_with(client.clone(), &resource) } else { Api::namespaced_with(client.clone(), namespace, &resource) }
+}
+
+/// The webhook calls that the API server noted for the creation of an object.
+pub fn calls(cluster: &Cluster, namespace: &str, name: &str) -> Vec<Value> {
+    creation(cluster, namespace, name).map_or_else(Vec::new, |event| {
+        let notes = event.annotations.iter().filter(|(key, _)| key.starts_with("mutation.webhook.admission.k8s.io/"));
+        notes.filter_map(|(_, note)| serde_json::from_str(note).ok()).collect()
+    })
+}
+
+/// The audit event of an object's creation.
+pub fn creation(cluster: &Cluster, namespace: &str, name: &str) -> Option<AuditEvent> {
+    cluster.audit_log().unwrap().into_iter().find(|event| {
+        let Some(object) = &event.object_ref else { return false };
+        // A generated name is only in the response, so the request of a `generateName` has none.
+        event.verb == "create" && event.stage == "ResponseComplete" && object.namespace == namespace && object.subresource.is_empty() && object.name == name
+    })
+}
+
+/// What the core makes of an object of any kind.
+pub fn examine(object: &Value) -> Outcome {
+    let kind = WorkloadKind::of(object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap()).unwrap();
+    inject(kind, &object.to_string(), &Policy::default()).unwrap()
+}
+
+pub fn base64(text: String) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
