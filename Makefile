@@ -20,6 +20,10 @@ TESTCLUSTER := cargo run --quiet --locked --package swansong-testcluster --
 help: ## List what can be made.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+.PHONY: demo
+demo: ## Show a dying checkpoint from annotation to saved file, on a real Kubernetes on this machine.
+	@cargo run --quiet --locked --package swansong-demo
+
 .PHONY: test
 test: prerequisites fmt-check clippy doc deny unit ## Everything that has to pass before a change goes in.
 
@@ -29,6 +33,7 @@ unit: ## All tests, those on a real Kubernetes included.
 
 .PHONY: prerequisites
 prerequisites: ## Say what this machine lacks for the tests.
+	@command -v '$(KUBECTL)' >/dev/null || { echo 'kubectl is not on the PATH (the tests render the manifests with it): install it or set KUBECTL' >&2; exit 1; }
 	@$(TESTCLUSTER) check --tier api
 	@$(TESTCLUSTER) check --tier node || printf '\n\033[1;33m%s\033[0m\n\n' \
 	  'THE NODE TIER CAN NOT RUN HERE: no test will start a Pod. What is missing stands above.'
