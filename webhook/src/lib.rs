@@ -13,11 +13,13 @@
 //! - [`inject`]: what is added to a template, and its exact undo.
 //! - [`policy`]: the validated settings the core obeys.
 //! - [`config`]: the YAML file those come from, with hot reload.
+//! - [`review`]: an admission review in, its answer out.
 //! - [`reason`]: the one vocabulary of skips and findings.
 
 pub mod config;
 pub mod inject;
 pub mod policy;
 pub mod reason;
+pub mod review;
 pub mod strategy;
 pub mod workload;

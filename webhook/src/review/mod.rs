@@ -1,0 +1,306 @@
+//! From the body of an admission review to the body of its answer: pure, synchronous, borrowed.
+//!
+//! The object is never built as a tree: the review's envelope is read field by field, the object stays raw text for the
+//! core, and the answer is written straight out. Nothing here fails a request that the API server could get an answer
+//! to: what the core can't handle is let through with a warning, unless the configuration says to refuse it.
+
+mod audit;
+mod name;
+mod response;
+mod trim;
+
+#[cfg(test)]
+mod tests;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::str;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+pub use self::name::Subject;
+use crate::config::{Config, Strictness};
+use crate::inject;
+use crate::inject::report::{Outcome, Warning};
+use crate::inject::view::{ShapeError, Slot, Text};
+use crate::reason::Reason;
+use crate::workload::WorkloadKind;
+
+/// The one version of reviews that is spoken; every API server in support sends it.
+const API_VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
+
+/// The answer to a review, with what logs and metrics want to know about it.
+#[derive(Debug)]
+pub struct Answer<'a> {
+    /// The body to send, JSON.
+    pub body: Vec<u8>,
+    /// What the review was about.
+    pub kind: Kind,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// The reasons of all warnings, also of those that were too many to be sent.
+    pub warnings: Vec<Reason>,
+    /// Names the object.
+    pub subject: Subject<'a>,
+}
+
+/// The kinds of object that are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// core/v1 Pod.
+    Pod,
+    /// mindxdl.gitee.com AscendJob.
+    AscendJob,
+    /// batch.volcano.sh Job.
+    VolcanoJob,
+    /// Anything else.
+    Other,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Pod, Self::AscendJob, Self::VolcanoJob, Self::Other];
+
+    /// As it appears in logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pod => "Pod",
+            Self::AscendJob => "AscendJob",
+            Self::VolcanoJob => "VolcanoJob",
+            Self::Other => "Other",
+        }
+    }
+}
+
+/// What became of a review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The object was changed.
+    Injected,
+    /// The object had everything already.
+    Complete,
+    /// Nothing was to be done.
+    Skipped(Reason),
+    /// Something was to be done perhaps, but the core failed; the object was let through as it is.
+    Failed(Reason),
+    /// As [`Verdict::Failed`], and the object was refused.
+    Denied(Reason),
+}
+
+impl Verdict {
+    /// The word for logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Injected => "injected",
+            Self::Complete => "complete",
+            Self::Skipped(_) => "skipped",
+            Self::Failed(_) => "failed",
+            Self::Denied(_) => "denied",
+        }
+    }
+
+    /// Why, where there is a why.
+    pub const fn reason(self) -> Option<Reason> {
+        match self {
+            Self::Injected | Self::Complete => None,
+            Self::Skipped(reason) | Self::Failed(reason) | Self::Denied(reason) => Some(reason),
+        }
+    }
+}
+
+/// Why a body is no review that could be answered. The texts go to the caller, not to logs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotAReview {
+    /// Not JSON, or not of a review's shape.
+    #[error("the body is no AdmissionReview: {0}")]
+    Unreadable(String),
+    /// Another version or kind.
+    #[error(
+        "the body is {kind:?} of {api_version:?}; only AdmissionReview of admission.k8s.io/v1 is answered"
+    )]
+    Unknown {
+        /// The body's `apiVersion`.
+        api_version: String,
+        /// The body's `kind`.
+        kind: String,
+    },
+    /// Nothing to answer.
+    #[error("the AdmissionReview has no request")]
+    NoRequest,
+    /// An answer is matched to its request by the uid.
+    #[error("the request of the AdmissionReview has no uid")]
+    NoUid,
+}
+
+#[derive(Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Review<'a> {
+    #[serde(borrow)]
+    api_version: Slot<Text<'a>>,
+    #[serde(borrow)]
+    kind: Slot<Text<'a>>,
+    #[serde(borrow)]
+    request: Slot<Request<'a>>,
+}
+
+impl Default for Review<'_> {
+    fn default() -> Self {
+        Self { api_version: Slot::Absent, kind: Slot::Absent, request: Slot::Absent }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request<'a> {
+    #[serde(borrow, default)]
+    uid: Slot<Text<'a>>,
+    #[serde(borrow, default)]
+    kind: Slot<GroupVersionKind<'a>>,
+    #[serde(borrow, default)]
+    sub_resource: Slot<Text<'a>>,
+    #[serde(borrow, default)]
+    name: Slot<Text<'a>>,
+    #[serde(borrow, default)]
+    namespace: Slot<Text<'a>>,
+    #[serde(borrow, default)]
+    operation: Slot<Text<'a>>,
+    #[serde(borrow, default)]
+    object: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct GroupVersionKind<'a> {
+    #[serde(borrow, default)]
+    group: Slot<Text<'a>>,
+    #[serde(borrow, default)]
+    kind: Slot<Text<'a>>,
+}
+
+/// Absent, `null` and empty are one in the API.
+fn text<'s>(slot: &'s Slot<Text<'_>>) -> &'s str {
+    slot.present().map_or("", |text| text)
+}
+
+/// Answers the review in `body`.
+///
+/// # Errors
+///
+/// When the body is no review; the caller then says HTTP 400.
+pub fn answer<'a>(body: &'a [u8], config: &Config) -> Result<Answer<'a>, NotAReview> {
+    answer_with(body, config.strictness(), |kind, json| inject::inject(kind, json, config.policy()))
+}
+
+/// The core as a parameter, so that tests can have one that fails.
+fn answer_with(
+    body: &[u8],
+    strictness: Strictness,
+    core: impl FnOnce(WorkloadKind, &str) -> Result<Outcome, ShapeError>,
+) -> Result<Answer<'_>, NotAReview> {
+    let request = read(body)?;
+    if text(&request.uid).is_empty() {
+        return Err(NotAReview::NoUid);
+    }
+    let handled = handled_kind(&request);
+    let Decision { verdict, outcome, warning } = match aim(&request, handled) {
+        Ok((kind, json)) => Decision::of(strictness, catch_unwind(AssertUnwindSafe(|| core(kind, json)))),
+        Err(reason) => Decision { verdict: Verdict::Skipped(reason), outcome: None, warning: None },
+    };
+    let Request { uid, namespace, name, object, .. } = request;
+    let subject = Subject { namespace, name, object };
+    let warnings = outcome.as_ref().map_or(&[][..], |outcome| &outcome.warnings);
+    let warnings: Vec<&Warning> = warnings.iter().chain(&warning).collect();
+    let body = response::write(text(&uid), verdict, outcome.as_ref(), &warnings, &subject);
+    let reasons = warnings.iter().map(|warning| warning.reason).collect();
+    Ok(Answer { body, kind: label(handled), verdict, warnings: reasons, subject })
+}
+
+fn read(body: &[u8]) -> Result<Request<'_>, NotAReview> {
+    // Once for all: the parser would otherwise check each string by itself.
+    let body = str::from_utf8(body).map_err(|error| NotAReview::Unreadable(error.to_string()))?;
+    let review: Review<'_> =
+        serde_json::from_str(body).map_err(|error| NotAReview::Unreadable(error.to_string()))?;
+    let (api_version, kind) = (text(&review.api_version), text(&review.kind));
+    if (api_version, kind) != (API_VERSION, KIND) {
+        let (api_version, kind) = (trim::cut(api_version, 64), trim::cut(kind, 64));
+        return Err(NotAReview::Unknown { api_version, kind });
+    }
+    match review.request {
+        Slot::Present(request) => Ok(request),
+        Slot::Absent | Slot::Null => Err(NotAReview::NoRequest),
+    }
+}
+
+/// The kind of the request, if it is one that is changed online. Templates of other kinds are never: their controllers
+/// would see a difference to what they asked for, and act on it again and again.
+fn handled_kind(request: &Request<'_>) -> Option<WorkloadKind> {
+    let kind = request.kind.present()?;
+    WorkloadKind::of_group(text(&kind.group), text(&kind.kind))
+        .filter(|kind| matches!(kind, WorkloadKind::Pod | WorkloadKind::AscendJob | WorkloadKind::VolcanoJob))
+}
+
+const fn label(kind: Option<WorkloadKind>) -> Kind {
+    match kind {
+        Some(WorkloadKind::Pod) => Kind::Pod,
+        Some(WorkloadKind::AscendJob) => Kind::AscendJob,
+        Some(WorkloadKind::VolcanoJob) => Kind::VolcanoJob,
+        _ => Kind::Other,
+    }
+}
+
+/// What the core is to look at, or why it isn't to look.
+fn aim<'r>(request: &'r Request<'_>, kind: Option<WorkloadKind>) -> Result<(WorkloadKind, &'r str), Reason> {
+    if text(&request.operation) != "CREATE" {
+        return Err(Reason::NotCreate);
+    }
+    if !text(&request.sub_resource).is_empty() {
+        return Err(Reason::Subresource);
+    }
+    let kind = kind.ok_or(Reason::KindNotHandled)?;
+    let object = request.object.ok_or(Reason::NoObject)?;
+    Ok((kind, object.get()))
+}
+
+struct Decision {
+    verdict: Verdict,
+    outcome: Option<Outcome>,
+    /// What there is to say when there is no outcome to say it.
+    warning: Option<Warning>,
+}
+
+impl Decision {
+    fn of(strictness: Strictness, came: std::thread::Result<Result<Outcome, ShapeError>>) -> Self {
+        match came {
+            Ok(Ok(outcome)) => {
+                let verdict = match outcome.skip {
+                    Some(reason) => Verdict::Skipped(reason),
+                    None if outcome.operations.is_empty() => Verdict::Complete,
+                    None => Verdict::Injected,
+                };
+                Self { verdict, outcome: Some(outcome), warning: None }
+            }
+            Ok(Err(error)) => Self::failed(strictness, Reason::ObjectInvalid, &shape_fault(&error)),
+            Err(_) => {
+                Self::failed(strictness, Reason::InternalError, "Swansong failed on it; please report this")
+            }
+        }
+    }
+
+    fn failed(strictness: Strictness, reason: Reason, fault: &str) -> Self {
+        let (verdict, consequence) = match strictness {
+            Strictness::Warn => (Verdict::Failed(reason), "the object was let through as it is"),
+            Strictness::Deny => (Verdict::Denied(reason), "the object was refused"),
+        };
+        let message = format!("{fault}; {consequence}");
+        Self { verdict, outcome: None, warning: Some(Warning { reason, message }) }
+    }
+}
+
+/// The parser quotes the value that it didn't expect, which may be a secret; what it did expect is enough to mend it.
+fn shape_fault(error: &ShapeError) -> String {
+    let ShapeError { field, message } = error;
+    match message.rsplit_once("expected ") {
+        Some((_, expected)) => format!("field {field} can't be read: {expected} was expected"),
+        None => format!("field {field} can't be read"),
+    }
+}

@@ -1,0 +1,149 @@
+//! The name of the object under review, which may not have one yet.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::text;
+use crate::inject::view::{Slot, Text};
+
+/// Names an object in logs: `namespace/name`, or `namespace/prefix*` before the API server has made a name from the
+/// prefix. The namespace is the request's, as the object itself often lacks it.
+///
+/// The object is searched for its prefix only when this is displayed.
+#[derive(Debug)]
+pub struct Subject<'a> {
+    pub(super) namespace: Slot<Text<'a>>,
+    pub(super) name: Slot<Text<'a>>,
+    pub(super) object: Option<&'a RawValue>,
+}
+
+impl<'a> Subject<'a> {
+    /// What the object's name will begin with, when it has none yet.
+    pub(super) fn generate_name(&self) -> Option<Text<'a>> {
+        if !text(&self.name).is_empty() {
+            return None;
+        }
+        let Names { name, generate_name } = names(self.object?.get());
+        match (name, generate_name) {
+            (Slot::Present(name), _) if !name.is_empty() => None,
+            (_, Slot::Present(prefix)) => Some(prefix),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Subject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match text(&self.namespace) {
+            "" => {}
+            namespace => write!(f, "{namespace}/")?,
+        }
+        if !text(&self.name).is_empty() {
+            return f.write_str(text(&self.name));
+        }
+        match self.object.map(|object| names(object.get())) {
+            Some(Names { name: Slot::Present(name), .. }) if !name.is_empty() => f.write_str(&name),
+            Some(Names { generate_name: Slot::Present(prefix), .. }) => write!(f, "{}*", &*prefix),
+            _ => f.write_str("?"),
+        }
+    }
+}
+
+/// What is there of `metadata.name` and `metadata.generateName`.
+#[derive(Default)]
+struct Names<'a> {
+    name: Slot<Text<'a>>,
+    generate_name: Slot<Text<'a>>,
+}
+
+/// Reads no further than it must: the API server writes `metadata` before `spec`, where the bulk is.
+fn names(object: &str) -> Names<'_> {
+    let mut names = Names::default();
+    // An error ends the reading, also after success; what was found until then counts.
+    let _ = Search { found: &mut names, level: Level::Object }
+        .deserialize(&mut serde_json::Deserializer::from_str(object));
+    names
+}
+
+#[derive(Clone, Copy)]
+enum Level {
+    Object,
+    Metadata,
+}
+
+struct Search<'f, 'a> {
+    found: &'f mut Names<'a>,
+    level: Level,
+}
+
+impl<'de> DeserializeSeed<'de> for Search<'_, 'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Search<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { found, level } = self;
+        while let Some(key) = map.next_key::<Text<'de>>()? {
+            match (level, &*key) {
+                (Level::Object, "metadata") => {
+                    map.next_value_seed(Search { found: &mut *found, level: Level::Metadata })?;
+                    return Err(A::Error::custom("found"));
+                }
+                (Level::Metadata, "name") => found.name = map.next_value()?,
+                (Level::Metadata, "generateName") => found.generate_name = map.next_value()?,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subjects() {
+        let subject = |names: &'static str, object| {
+            let [namespace, name]: [Text<'_>; 2] = serde_json::from_str(names).expect("two strings");
+            Subject { namespace: Slot::Present(namespace), name: Slot::Present(name), object }
+        };
+        for (names, object, expected, prefix) in [
+            (r#"["ns","pod"]"#, r#"{"metadata":{"generateName":"p-"}}"#, "ns/pod", None),
+            (r#"["ns",""]"#, r#"{"metadata":{"name":"own","generateName":"p-"},"spec":{}}"#, "ns/own", None),
+            (
+                r#"["ns",""]"#,
+                r#"{"spec":{"name":"x"},"metadata":{"generateName":"p-"}}"#,
+                "ns/p-*",
+                Some("p-"),
+            ),
+            (r#"["ns",""]"#, r#"{"metadata":{"name":"","generateName":"p\u002d"}}"#, "ns/p-*", Some("p-")),
+            (r#"["",""]"#, r#"{"metadata":{"labels":{"name":"x"},"generateName":"p-"}}"#, "p-*", Some("p-")),
+            (r#"["ns",""]"#, r#"{"metadata":null}"#, "ns/?", None),
+            (r#"["ns",""]"#, r#"{"metadata":[1]}"#, "ns/?", None),
+            (r#"["ns",""]"#, r#"{"metadata":{"name":1}}"#, "ns/?", None),
+            (r#"["ns",""]"#, "[]", "ns/?", None),
+        ] {
+            let subject = subject(names, Some(serde_json::from_str(object).expect(object)));
+            assert_eq!(subject.to_string(), expected, "{object}");
+            assert_eq!(subject.generate_name().as_deref(), prefix, "{object}");
+        }
+        assert_eq!(subject(r#"["ns",""]"#, None).to_string(), "ns/?");
+        let nameless = Subject { namespace: Slot::Absent, name: Slot::Null, object: None };
+        assert_eq!(nameless.to_string(), "?");
+    }
+}

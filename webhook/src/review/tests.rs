@@ -1,0 +1,315 @@
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn pod() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": "p", "annotations": { "recover-strategy": "dump" } },
+        "spec": { "containers": [{ "name": "ascend", "env": [{ "name": "SECRET", "value": "hunter2" }] }] },
+    })
+}
+
+fn review(request: &Value) -> Value {
+    let mut whole = json!({
+        "uid": "u-1",
+        "kind": { "group": "", "version": "v1", "kind": "Pod" },
+        "name": "p",
+        "namespace": "ns",
+        "operation": "CREATE",
+        "object": pod(),
+        "oldObject": null,
+        "dryRun": false,
+        "userInfo": { "username": "me" },
+    });
+    for (key, value) in request.as_object().expect("an object") {
+        whole[key] = value.clone();
+    }
+    json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": whole })
+}
+
+/// What a test looks at.
+struct Seen {
+    verdict: Verdict,
+    kind: Kind,
+    warnings: Vec<Reason>,
+    subject: String,
+    response: Value,
+}
+
+impl Seen {
+    fn of(answer: &Answer<'_>) -> Self {
+        let review: Value = serde_json::from_slice(&answer.body).expect("JSON");
+        assert_eq!(review["apiVersion"], "admission.k8s.io/v1");
+        assert_eq!(review["kind"], "AdmissionReview");
+        let response = review["response"].clone();
+        assert_eq!(response["uid"], "u-1");
+        assert_eq!(response.get("patch").is_some(), response.get("patchType").is_some());
+        Self {
+            verdict: answer.verdict,
+            kind: answer.kind,
+            warnings: answer.warnings.clone(),
+            subject: answer.subject.to_string(),
+            response,
+        }
+    }
+
+    fn patch(&self) -> Option<Value> {
+        let patch = self.response.get("patch")?.as_str().expect("a string");
+        assert_eq!(self.response["patchType"], "JSONPatch");
+        Some(serde_json::from_slice(&STANDARD.decode(patch).expect("base64")).expect("JSON"))
+    }
+
+    fn audit(&self, key: &str) -> Option<&str> {
+        self.response.get("auditAnnotations")?.get(key)?.as_str()
+    }
+
+    fn told(&self) -> Vec<&str> {
+        let warnings = self.response.get("warnings").and_then(Value::as_array);
+        warnings.map_or(Vec::new(), |warnings| warnings.iter().filter_map(Value::as_str).collect())
+    }
+}
+
+fn see(request: &Value) -> Seen {
+    see_with(request, "")
+}
+
+fn see_with(request: &Value, config: &str) -> Seen {
+    let body = review(request).to_string();
+    Seen::of(&answer(body.as_bytes(), &Config::parse(config).expect("sound")).expect("a review"))
+}
+
+#[test]
+fn a_pod_that_asks_is_patched() {
+    let seen = see(&json!({}));
+    assert_eq!((seen.verdict, seen.kind), (Verdict::Injected, Kind::Pod));
+    assert_eq!(seen.response["allowed"], true);
+    let mut object = pod();
+    let patch: json_patch::Patch = serde_json::from_value(seen.patch().expect("a patch")).expect("RFC 6902");
+    json_patch::patch(&mut object, &patch).expect("applies");
+    assert_eq!(object["spec"]["containers"][0]["env"][0]["value"], "hunter2");
+    assert_eq!(object["spec"]["containers"][0]["ports"][0]["containerPort"], 8000);
+    assert_eq!(
+        seen.audit("injected"),
+        Some("ascend: env.POD_IP env.TTP_PORT env.TASKD_PROCESS_ENABLE env.LD_PRELOAD ports.8000 ports.9601")
+    );
+    assert!(!seen.response["auditAnnotations"].to_string().contains("hunter2"));
+    assert_eq!(seen.subject, "ns/p");
+
+    let again = see(&json!({ "object": object }));
+    assert_eq!(again.verdict, Verdict::Complete);
+    assert_eq!(again.patch(), None);
+    assert_eq!(again.audit("injected"), None);
+}
+
+#[test]
+fn what_is_let_through_untouched() {
+    let kind = |group: &str, kind: &str| json!({ "group": group, "version": "v1", "kind": kind });
+    for (request, reason, label) in [
+        (json!({ "operation": "UPDATE" }), Reason::NotCreate, Kind::Pod),
+        (json!({ "operation": "DELETE", "object": null }), Reason::NotCreate, Kind::Pod),
+        (json!({ "operation": "CONNECT", "subResource": "exec" }), Reason::NotCreate, Kind::Pod),
+        (json!({ "operation": null }), Reason::NotCreate, Kind::Pod),
+        (json!({ "subResource": "ephemeralcontainers" }), Reason::Subresource, Kind::Pod),
+        (json!({ "object": null }), Reason::NoObject, Kind::Pod),
+        (json!({ "kind": kind("apps", "Deployment") }), Reason::KindNotHandled, Kind::Other),
+        (json!({ "kind": kind("apps", "StatefulSet") }), Reason::KindNotHandled, Kind::Other),
+        (json!({ "kind": kind("batch", "Job") }), Reason::KindNotHandled, Kind::Other),
+        (json!({ "kind": kind("batch", "CronJob") }), Reason::KindNotHandled, Kind::Other),
+        (json!({ "kind": kind("x", "Pod") }), Reason::KindNotHandled, Kind::Other),
+        (json!({ "kind": null }), Reason::KindNotHandled, Kind::Other),
+        (
+            json!({ "kind": kind("batch.volcano.sh", "Job"), "object": null }),
+            Reason::NoObject,
+            Kind::VolcanoJob,
+        ),
+        (
+            json!({ "kind": kind("mindxdl.gitee.com", "AscendJob"), "object": null }),
+            Reason::NoObject,
+            Kind::AscendJob,
+        ),
+        (json!({ "object": { "kind": "Pod", "metadata": { "name": "p" } } }), Reason::NoStrategy, Kind::Pod),
+    ] {
+        let seen = see(&request);
+        assert_eq!(seen.verdict, Verdict::Skipped(reason), "{request}");
+        assert_eq!(seen.kind, label, "{request}");
+        assert_eq!(seen.response["allowed"], true, "{request}");
+        assert_eq!(seen.patch(), None, "{request}");
+        assert_eq!(seen.audit("skipped"), Some(reason.as_str()), "{request}");
+        assert_eq!(seen.told(), Vec::<&str>::new(), "{request}");
+    }
+}
+
+#[test]
+fn what_is_no_review() {
+    let whole = review(&json!({}));
+    let with = |key: &str, value: Value| {
+        let mut whole = whole.clone();
+        whole[key] = value;
+        whole.to_string().into_bytes()
+    };
+    let no_uid = |uid: Value| review(&json!({ "uid": uid })).to_string().into_bytes();
+    for (body, needle) in [
+        (b"".to_vec(), "no AdmissionReview"),
+        (b"{".to_vec(), "no AdmissionReview"),
+        (b"null".to_vec(), "no AdmissionReview"),
+        (b"\"\xff\"".to_vec(), "utf-8"),
+        (b"{} {}".to_vec(), "trailing"),
+        (b"{}".to_vec(), "only AdmissionReview of admission.k8s.io/v1"),
+        (with("apiVersion", json!("admission.k8s.io/v1beta1")), "v1beta1"),
+        (with("apiVersion", json!(null)), "only AdmissionReview"),
+        (with("kind", json!("Pod")), "Pod"),
+        (with("request", json!(null)), "no request"),
+        (with("request", json!({})), "no uid"),
+        (with("request", json!("x")), "no AdmissionReview"),
+        (no_uid(json!(null)), "no uid"),
+        (no_uid(json!("")), "no uid"),
+        (no_uid(json!(1)), "no AdmissionReview"),
+    ] {
+        let error = answer(&body, &Config::default()).expect_err(&String::from_utf8_lossy(&body));
+        assert!(error.to_string().contains(needle), "{error}");
+    }
+}
+
+#[test]
+fn an_object_without_a_kind_is_taken_for_what_the_request_says() {
+    let mut object = pod();
+    object.as_object_mut().expect("an object").remove("kind");
+    let seen = see(&json!({ "object": object }));
+    assert_eq!(seen.verdict, Verdict::Injected);
+    assert_eq!(seen.warnings, [Reason::KindMissing]);
+    assert_eq!(seen.audit("warnings"), Some("KindMissing"));
+    assert!(seen.told()[0].starts_with("swansong: KindMissing: "), "{:?}", seen.told());
+}
+
+#[test]
+fn a_pod_without_a_name_is_named_by_its_prefix() {
+    let mut object = pod();
+    object["metadata"] = json!({ "generateName": "p-", "annotations": { "recover-strategy": "dump" } });
+    let seen = see(&json!({ "object": object, "name": "" }));
+    assert_eq!(seen.verdict, Verdict::Injected);
+    assert_eq!(seen.subject, "ns/p-*");
+    assert_eq!(seen.audit("generate-name"), Some("p-"));
+}
+
+#[test]
+fn an_object_of_another_shape() {
+    let mut object = pod();
+    object["spec"]["containers"][0]["env"][0]["value"] = json!(31337);
+    let request = json!({ "object": object });
+    for (config, verdict, allowed, consequence) in [
+        ("", Verdict::Failed(Reason::ObjectInvalid), true, "let through"),
+        ("strictness: deny", Verdict::Denied(Reason::ObjectInvalid), false, "refused"),
+    ] {
+        let seen = see_with(&request, config);
+        assert_eq!(seen.verdict, verdict);
+        assert_eq!(seen.response["allowed"], allowed);
+        assert_eq!(seen.patch(), None);
+        assert_eq!(seen.audit("failed"), Some("ObjectInvalid"));
+        let told = seen.told();
+        assert!(
+            told[0].starts_with("swansong: ObjectInvalid: field spec.containers[0].env[0].value"),
+            "{told:?}"
+        );
+        assert!(told[0].ends_with(consequence) || told[0].contains(consequence), "{told:?}");
+        assert!(!seen.response.to_string().contains("31337"), "{}", seen.response);
+        if !allowed {
+            assert_eq!(seen.response["status"]["code"], 422);
+            assert_eq!(seen.response["status"]["message"], told[0]);
+        }
+    }
+}
+
+#[test]
+fn a_core_that_panics() {
+    let body = review(&json!({})).to_string();
+    for (strictness, verdict, allowed) in [
+        (Strictness::Warn, Verdict::Failed(Reason::InternalError), true),
+        (Strictness::Deny, Verdict::Denied(Reason::InternalError), false),
+    ] {
+        let answer = answer_with(body.as_bytes(), strictness, |_, json| panic!("{}", &json[..1]));
+        let seen = Seen::of(&answer.expect("a review"));
+        assert_eq!(seen.verdict, verdict);
+        assert_eq!(seen.response["allowed"], allowed);
+        assert_eq!(seen.patch(), None);
+        assert_eq!(seen.audit("failed"), Some("InternalError"));
+        assert_eq!(seen.audit("warnings"), Some("InternalError"));
+        assert_eq!(seen.told().len(), 1);
+    }
+}
+
+#[test]
+fn many_long_warnings_are_few_and_short() {
+    let body = review(&json!({})).to_string();
+    let answer = answer_with(body.as_bytes(), Strictness::Warn, |_, _| {
+        let warning = |index: usize| Warning {
+            reason: if index == 0 { Reason::Windows } else { Reason::OptionInvalid },
+            message: format!("{index}\n{}", "ä".repeat(200)),
+        };
+        Ok(Outcome {
+            skip: Some(Reason::OptedOut),
+            warnings: (0..20).map(warning).collect(),
+            ..Outcome::default()
+        })
+    });
+    let seen = Seen::of(&answer.expect("a review"));
+    let told = seen.told();
+    assert_eq!(told.len(), 8);
+    assert!(told[7].contains("13 more warnings"), "{}", told[7]);
+    for warning in &told {
+        assert!(
+            warning.len() <= 240 && !warning.contains('\n') && warning.starts_with("swansong: "),
+            "{warning}"
+        );
+    }
+    assert_eq!(seen.warnings.len(), 20, "metrics count them all");
+    assert_eq!(seen.audit("warnings"), Some("Windows,OptionInvalid"));
+}
+
+#[test]
+fn a_job_tells_its_parts_apart() {
+    let container = |name: &str| json!({ "spec": { "containers": [{ "name": name }] } });
+    let job = json!({
+        "apiVersion": "mindxdl.gitee.com/v1",
+        "kind": "AscendJob",
+        "metadata": { "name": "j", "annotations": { "recover-strategy": "dump" } },
+        "spec": { "replicaSpecs": {
+            "Master": { "template": container("ascend") },
+            "Worker": { "template": container("ascend") },
+        } },
+    });
+    let kind = json!({ "group": "mindxdl.gitee.com", "version": "v1", "kind": "AscendJob" });
+    let seen = see(&json!({ "kind": kind, "object": job }));
+    assert_eq!((seen.verdict, seen.kind), (Verdict::Injected, Kind::AscendJob));
+    let injected = seen.audit("injected").expect("told");
+    assert!(
+        injected.starts_with("Master: annotations.recover-strategy; Master/ascend: env.POD_IP "),
+        "{injected}"
+    );
+    assert!(injected.contains("; Worker/ascend: env.POD_IP "), "{injected}");
+}
+
+#[test]
+fn what_the_user_keeps_is_told_without_its_value() {
+    let mut object = pod();
+    object["spec"]["containers"][0]["env"] = json!([{ "name": "TTP_PORT", "value": "9123" }]);
+    object["metadata"]["annotations"]["swansong.dev/skip-preload"] = json!("*");
+    let seen = see(&json!({ "object": object }));
+    assert_eq!(seen.audit("kept"), Some("ascend: env.TTP_PORT=TtpPortNotDefault"));
+    assert_eq!(seen.audit("skipped"), Some("ascend: env.LD_PRELOAD=PreloadOptedOut"));
+    assert_eq!(seen.warnings, [Reason::TtpPortNotDefault]);
+}
+
+#[test]
+fn an_audit_annotation_stays_short() {
+    let containers: Vec<Value> = (0..50).map(|index| json!({ "name": format!("c{index}") })).collect();
+    let names: Vec<String> = (0..50).map(|index| format!("c{index}")).collect();
+    let mut object = pod();
+    object["spec"]["containers"] = json!(containers);
+    object["metadata"]["annotations"]["swansong.dev/containers"] = json!(names.join(","));
+    let seen = see(&json!({ "object": object }));
+    assert!(seen.audit("injected").is_some_and(|value| value.len() <= 1024 && value.ends_with('…')));
+}
