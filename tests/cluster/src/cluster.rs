@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -109,17 +109,16 @@ impl Cluster {
         let output = child.stdout.take().expect("standard output is a pipe");
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line).map_err(Error::io("listen to the supervisor"))?;
-        let mut supervisor = Supervisor { child, lifeline };
-        match serde_json::from_str(&line) {
+        let supervisor = Supervisor { child, lifeline };
+        let reason = match serde_json::from_str(&line) {
             Ok(Announcement::Ready(info)) => {
-                Ok(Self { info: *info, supervisor: Mutex::new(Some(supervisor)) })
+                return Ok(Self { info: *info, supervisor: Mutex::new(Some(supervisor)) });
             }
-            Ok(Announcement::Failed(reason)) => Err(Error::Start(reason)),
-            Err(_) => {
-                let status = supervisor.child.wait().map_err(Error::io("wait for the supervisor"))?;
-                Err(Error::Start(format!("the supervisor ended without a word ({status})")))
-            }
-        }
+            Ok(Announcement::Failed(reason)) => reason,
+            Err(_) => "the supervisor ended without a word".to_owned(),
+        };
+        supervisor.end();
+        Err(Error::Start(reason))
     }
 
     /// Everything there is to know about it.
@@ -187,6 +186,13 @@ impl Cluster {
         blocking(move || process::run(&mut command)).await
     }
 
+    /// Applies manifests, any number of YAML or JSON documents, and returns what kubectl printed.
+    pub async fn apply(&self, manifests: &str) -> Result<String, Error> {
+        let mut file = tempfile::NamedTempFile::new().map_err(Error::io("make a temporary file"))?;
+        file.write_all(manifests.as_bytes()).map_err(Error::file("write", file.path()))?;
+        self.kubectl(&["apply".as_ref(), "--filename".as_ref(), file.path().as_os_str()]).await
+    }
+
     /// Makes an image from a tar file known to the node; pods that use it say `imagePullPolicy: Never`.
     pub async fn load_image(&self, tar: &Path) -> Result<(), Error> {
         let socket = self.node("load_image")?.containerd_socket.clone();
@@ -214,11 +220,17 @@ impl Cluster {
 
     fn end(&self) {
         let supervisor = self.supervisor.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        if let Some(Supervisor { mut child, lifeline }) = supervisor {
-            drop(lifeline);
-            // It says on standard error if something went wrong; a destructor has nobody to tell.
-            let _ = child.wait();
+        if let Some(supervisor) = supervisor {
+            supervisor.end();
         }
+    }
+}
+
+impl Supervisor {
+    fn end(mut self) {
+        drop(self.lifeline);
+        // It says on standard error if something went wrong; a destructor has nobody to tell.
+        let _ = self.child.wait();
     }
 }
 

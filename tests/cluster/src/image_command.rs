@@ -1,6 +1,8 @@
 //! `testcluster image`.
 
+use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use swansong_testcluster::Error;
@@ -18,7 +20,7 @@ pub(crate) struct Image {
     /// A program, which brings the shared libraries it needs.
     #[arg(long = "program", value_name = "FILE=PATH", value_parser = parse_placement)]
     programs: Vec<(PathBuf, String)>,
-    /// Any other file.
+    /// Any other file; whoever may run it here may run it in the image.
     #[arg(long = "file", value_name = "FILE=PATH", value_parser = parse_placement)]
     files: Vec<(PathBuf, String)>,
     /// An empty folder that everybody may write to, such as /tmp.
@@ -51,7 +53,8 @@ impl Image {
             image = image.program(source, destination)?;
         }
         for (source, destination) in &self.files {
-            image = image.file(source, destination, 0o644)?;
+            let runs = fs::metadata(source).is_ok_and(|data| data.permissions().mode() & 0o111 != 0);
+            image = image.file(source, destination, if runs { 0o755 } else { 0o644 })?;
         }
         for path in &self.scratch {
             image = image.folder(path, 0o1777)?;

@@ -113,18 +113,25 @@ fn run_up(up: &Up) -> Result<(), Error> {
     // One thread: the lives of the cluster's programs are tied to the thread that starts them.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| Error::Io { what: "start the runtime".to_owned(), source })?;
+    let mut was_ready = false;
     let result = runtime.block_on(async {
         let stop = wait_for_end(up.supervised)?;
-        supervisor::run(&options, |info| tell_ready(up, info), stop).await
+        let ready = |info: &Info| {
+            was_ready = true;
+            tell_ready(up, info);
+        };
+        supervisor::run(&options, ready, stop).await
     });
     // A compiler that was interrupted isn't waited for.
     runtime.shutdown_background();
-    if up.supervised
-        && let Err(error) = &result
-    {
-        print_line(&Announcement::Failed(error.to_string()));
+    match result {
+        // The owner tells it in its own way; later than this it isn't listening any more.
+        Err(error) if up.supervised && !was_ready => {
+            print_line(&Announcement::Failed(error.to_string()));
+            Ok(())
+        }
+        result => result,
     }
-    result
 }
 
 /// Becomes ready when the cluster is to end.

@@ -1,6 +1,7 @@
 //! What has to be installed, what isn't, and how to get it.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -101,14 +102,31 @@ pub fn for_building(tier: Tier) -> Vec<Missing> {
         }
         Some(_) => {}
     }
-    if tier == Tier::Node && find("cc").is_none() {
-        missing.push(Missing {
-            what: "cc".to_owned(),
+    if tier == Tier::Node {
+        let lacks = |what: &str, package| Missing {
+            what: what.to_owned(),
             needed_for: "building the pause program",
-            remedy: Remedy::Package("gcc"),
-        });
+            remedy: Remedy::Package(package),
+        };
+        if find("cc").is_none() {
+            missing.push(lacks("cc", "gcc"));
+        }
+        if !links_statically() {
+            missing.push(lacks("the archive of the C library", "libc6-dev"));
+        }
     }
     missing
+}
+
+fn links_statically() -> bool {
+    let Ok(folder) = tempfile::tempdir() else { return true };
+    let source = folder.path().join("a.c");
+    if fs::write(&source, "int main(void) { return 0; }").is_err() {
+        return true;
+    }
+    let output =
+        Command::new("cc").args(["-static", "-o"]).args([&folder.path().join("a"), &source]).output();
+    output.is_ok_and(|output| output.status.success())
 }
 
 /// The list of what is missing and one command that gets all of it.
@@ -172,6 +190,17 @@ mod tests {
         assert_eq!(parse_go_version("go1.26.8"), Some((1, 26)));
         assert_eq!(parse_go_version("go1.22rc1"), Some((1, 22)));
         assert_eq!(parse_go_version("devel"), None);
+    }
+
+    #[test]
+    fn the_script_installs_the_same_packages() {
+        let script = include_str!("../prerequisites.sh");
+        for (tool, package, _) in NODE_TOOLS {
+            assert!(script.contains(&format!("need {tool} {package}\n")), "{tool}");
+        }
+        for folder in CNI_FOLDERS {
+            assert!(script.contains(folder), "{folder}");
+        }
     }
 
     #[test]

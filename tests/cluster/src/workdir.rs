@@ -2,6 +2,8 @@
 
 use std::env;
 use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -55,7 +57,10 @@ impl WorkDir {
 
     pub(crate) fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> Result<PathBuf, Error> {
         let path = self.path.join(name);
-        fs::write(&path, contents).map_err(Error::file("write", &path))?;
+        // Keys are among the files, and people copy kubeconfigs elsewhere with their mode.
+        let options = File::options().write(true).create(true).truncate(true).mode(0o600).open(&path);
+        let written = options.and_then(|mut file| file.write_all(contents.as_ref()));
+        written.map_err(Error::file("write", &path))?;
         Ok(path)
     }
 }

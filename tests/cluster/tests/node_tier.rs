@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use swansong_testcluster::image::ImageBuilder;
 use swansong_testcluster::{Cluster, Tier, eventually, programs, shared_if_possible};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
