@@ -14,6 +14,7 @@
 //! - [`policy`]: the validated settings the core obeys.
 //! - [`config`]: the YAML file those come from, with hot reload.
 //! - [`review`]: an admission review in, its answer out.
+//! - [`server`]: HTTPS around it, with health and metrics.
 //! - [`reason`]: the one vocabulary of skips and findings.
 
 pub mod config;
@@ -21,5 +22,6 @@ pub mod inject;
 pub mod policy;
 pub mod reason;
 pub mod review;
+pub mod server;
 pub mod strategy;
 pub mod workload;

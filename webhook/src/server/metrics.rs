@@ -1,0 +1,313 @@
+//! The server's metrics. Labels have few values, all known at compile time; nothing a client sends becomes one.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use prometheus_client::encoding::prometheus_text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+use super::histogram::Histogram;
+use crate::reason::Reason;
+use crate::review::{Answer, Kind, Verdict};
+
+type Labels<const N: usize> = [(&'static str, &'static str); N];
+
+/// Results of a review, see [`Verdict::as_str`].
+const RESULTS: usize = 5;
+
+/// Reasons, and one place for none.
+const REASONS: usize = Reason::ALL.len() + 1;
+
+/// Why a request got no review's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// No admission review (400).
+    NotAReview,
+    /// The connection broke, or the body is no sound HTTP (400).
+    Broken,
+    /// The body took too long (408).
+    TooSlow,
+    /// The body is too large (413).
+    TooLarge,
+    /// Too many large bodies at a time (503).
+    Overloaded,
+}
+
+impl Refusal {
+    const ALL: [Self; 5] = [Self::NotAReview, Self::Broken, Self::TooSlow, Self::TooLarge, Self::Overloaded];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotAReview => "not_a_review",
+            Self::Broken => "broken",
+            Self::TooSlow => "too_slow",
+            Self::TooLarge => "too_large",
+            Self::Overloaded => "overloaded",
+        }
+    }
+}
+
+/// Everything that is counted.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    reviews: Handles<3, { RESULTS * REASONS * Kind::ALL.len() }>,
+    warnings: Handles<1, { Reason::ALL.len() }>,
+    refusals: Handles<1, { Refusal::ALL.len() }>,
+    pub(super) duration: Histogram,
+    pub(super) in_flight: Gauge<i64, AtomicI64>,
+    pub(super) connections: Gauge<i64, AtomicI64>,
+    pub(super) accepted: Counter,
+    pub(super) handshake_failures: Counter,
+    certificate_not_after: Gauge<i64, AtomicI64>,
+    tls_failures: Family<Labels<1>, Counter>,
+    config_failures: Counter,
+    config_loaded: Gauge<i64, AtomicI64>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// Metrics of a server that has done nothing yet.
+    pub fn new() -> Self {
+        let mut registry = Registry::with_prefix("swansong");
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "The program", build);
+        let duration = Histogram::default();
+        registry.register(
+            "review_duration_seconds",
+            "Time from the last byte of a review to its answer",
+            duration.clone(),
+        );
+        let r = &mut registry;
+        let metrics = Self {
+            reviews: Handles::of(family(
+                r,
+                "reviews",
+                "Admission reviews answered, by kind of object, result and reason",
+            )),
+            warnings: Handles::of(family(r, "review_warnings", "Warnings to users, by reason")),
+            refusals: Handles::of(family(
+                r,
+                "requests_refused",
+                "Requests that got no review's answer, by cause",
+            )),
+            duration,
+            in_flight: gauge(r, "requests_in_flight", "Requests being read or answered"),
+            connections: gauge(r, "connections", "Open connections"),
+            accepted: counter(r, "connections_accepted", "Connections accepted"),
+            handshake_failures: counter(
+                r,
+                "tls_handshake_failures",
+                "TLS handshakes that failed or took too long",
+            ),
+            certificate_not_after: gauge(
+                r,
+                "tls_certificate_not_after_timestamp_seconds",
+                "When the certificate in use ends",
+            ),
+            tls_failures: family(
+                r,
+                "tls_reload_failures",
+                "Times the certificate, its Secret or the caBundle was found unusable, by source",
+            ),
+            config_failures: counter(
+                r,
+                "config_reload_failures",
+                "Times the configuration file was found unusable",
+            ),
+            config_loaded: gauge(
+                r,
+                "config_loaded_timestamp_seconds",
+                "When the configuration in use was loaded",
+            ),
+            registry,
+        };
+        metrics.make_known();
+        metrics
+    }
+
+    /// Makes series appear that alerts stand on: one that is born with its first event shows no increase by it.
+    fn make_known(&self) {
+        for kind in [Kind::Pod, Kind::AscendJob, Kind::VolcanoJob] {
+            for verdict in [Verdict::Injected, Verdict::Complete, Verdict::Failed(Reason::InternalError)] {
+                self.review(kind, verdict);
+            }
+        }
+        for refusal in Refusal::ALL {
+            self.refusal(refusal);
+        }
+    }
+
+    /// In Prometheus' text format.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::with_capacity(8 << 10);
+        prometheus_text::encode(&mut text, &self.registry).expect("writing into a string doesn't fail");
+        text
+    }
+
+    pub(super) fn answered(&self, answer: &Answer<'_>, took: Duration) {
+        self.review(answer.kind, answer.verdict).inc();
+        self.duration.observe(took);
+        for reason in &answer.warnings {
+            self.warnings.at(*reason as usize, || [("reason", reason.as_str())]).inc();
+        }
+    }
+
+    pub(super) fn refused(&self, refusal: Refusal) {
+        self.refusal(refusal).inc();
+    }
+
+    fn refusal(&self, refusal: Refusal) -> &Counter {
+        self.refusals.at(refusal as usize, || [("cause", refusal.as_str())])
+    }
+
+    fn review(&self, kind: Kind, verdict: Verdict) -> &Counter {
+        let result = match verdict {
+            Verdict::Injected => 0,
+            Verdict::Complete => 1,
+            Verdict::Skipped(_) => 2,
+            Verdict::Failed(_) => 3,
+            Verdict::Denied(_) => 4,
+        };
+        let reason = verdict.reason().map_or(0, |reason| reason as usize + 1);
+        self.reviews.at((kind as usize * RESULTS + result) * REASONS + reason, || {
+            let reason = verdict.reason().map_or("", Reason::as_str);
+            [("kind", kind.as_str()), ("result", verdict.as_str()), ("reason", reason)]
+        })
+    }
+
+    /// A certificate is in use from now on.
+    pub fn certificate_loaded(&self, not_after: SystemTime) {
+        self.certificate_not_after.set(unix(not_after));
+    }
+
+    /// A look at `source` of the certificate found something unusable.
+    pub fn certificate_failed(&self, source: &'static str) {
+        self.tls_failures.get_or_create(&[("source", source)]).inc();
+    }
+
+    /// A configuration is in use from now on.
+    pub fn config_loaded(&self) {
+        self.config_loaded.set(unix(SystemTime::now()));
+    }
+
+    /// The configuration file was found unusable.
+    pub fn config_failed(&self) {
+        self.config_failures.inc();
+    }
+}
+
+/// Counters of one family, each looked up once and then at hand by number: the family itself has a lock and a hash map.
+#[derive(Debug)]
+struct Handles<const LABELS: usize, const N: usize> {
+    family: Family<Labels<LABELS>, Counter>,
+    handles: Box<[OnceLock<Counter<u64, AtomicU64>>]>,
+}
+
+impl<const LABELS: usize, const N: usize> Handles<LABELS, N> {
+    fn of(family: Family<Labels<LABELS>, Counter>) -> Self {
+        Self { family, handles: (0..N).map(|_| OnceLock::new()).collect() }
+    }
+
+    fn at(&self, index: usize, labels: impl FnOnce() -> Labels<LABELS>) -> &Counter {
+        self.handles[index].get_or_init(|| self.family.get_or_create_owned(&labels()))
+    }
+}
+
+fn family<const N: usize>(registry: &mut Registry, name: &str, help: &str) -> Family<Labels<N>, Counter> {
+    let family = Family::default();
+    registry.register(name, help, family.clone());
+    family
+}
+
+fn gauge(registry: &mut Registry, name: &str, help: &str) -> Gauge<i64, AtomicI64> {
+    let gauge = Gauge::default();
+    registry.register(name, help, gauge.clone());
+    gauge
+}
+
+fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter {
+    let counter = Counter::default();
+    registry.register(name, help, counter.clone());
+    counter
+}
+
+/// Counts one up as long as it lives.
+pub(super) struct Held<'m>(&'m Gauge<i64, AtomicI64>);
+
+impl<'m> Held<'m> {
+    pub(super) fn of(gauge: &'m Gauge<i64, AtomicI64>) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+fn unix(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    i64::try_from(since).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_review_has_a_series_of_its_own() {
+        let metrics = Metrics::new();
+        for kind in Kind::ALL {
+            for reason in Reason::ALL {
+                for verdict in [Verdict::Skipped(*reason), Verdict::Failed(*reason), Verdict::Denied(*reason)]
+                {
+                    metrics.review(kind, verdict).inc();
+                }
+            }
+            metrics.review(kind, Verdict::Injected).inc();
+            metrics.review(kind, Verdict::Complete).inc();
+        }
+        let text = metrics.text();
+        let counts: Vec<&str> =
+            text.lines().filter(|line| line.starts_with("swansong_reviews_total{")).collect();
+        assert_eq!(counts.len(), Kind::ALL.len() * (3 * Reason::ALL.len() + 2));
+        assert!(counts.iter().all(|line| line.ends_with(" 1")), "one cell for two label sets");
+        assert!(
+            text.contains(r#"swansong_reviews_total{kind="Pod",result="injected",reason=""} 1"#),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn names_that_alerts_stand_on_are_there_from_the_start() {
+        let text = Metrics::new().text();
+        for line in [
+            concat!("swansong_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+            r#"swansong_reviews_total{kind="AscendJob",result="failed",reason="InternalError"} 0"#,
+            r#"swansong_requests_refused_total{cause="overloaded"} 0"#,
+            "swansong_review_duration_seconds_count 0",
+            "swansong_requests_in_flight 0",
+            "swansong_connections 0",
+            "swansong_connections_accepted_total 0",
+            "swansong_tls_handshake_failures_total 0",
+            "swansong_tls_certificate_not_after_timestamp_seconds 0",
+            "swansong_config_reload_failures_total 0",
+            "swansong_config_loaded_timestamp_seconds 0",
+        ] {
+            assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
+        }
+    }
+}
