@@ -21,8 +21,9 @@ help: ## List what can be made.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Show a dying checkpoint from annotation to saved file, on a real Kubernetes on this machine.
-	@cargo run --quiet --locked --package swansong-demo
+demo: ## See one annotation make a job ready to dump, on a real Kubernetes on this machine.
+	cargo build --release --locked --package swansong --package swansong-demo --package swansong-testcluster
+	@"$${CARGO_TARGET_DIR:-target}/release/demo"
 
 .PHONY: test
 test: prerequisites fmt-check clippy doc deny unit ## Everything that has to pass before a change goes in.

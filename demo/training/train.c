@@ -4,7 +4,8 @@
  * It says, one fact a line, what a dying checkpoint depends on: which libraries are mapped, the
  * variables, and whether the ranks reach rank 0 through its Service. Rank 0 listens where the
  * MindIO controller (TTP_PORT) and the TaskD Manager (9601) do. The exit status is 0 if everybody
- * was reached. With --stay it waits for SIGTERM afterwards, so that people can look around.
+ * was reached. With --stay it waits for SIGTERM afterwards, so that people can look around;
+ * --patience SECONDS changes how long it tries.
  *
  * It plays jobs whose rank 0 has NPUs, which is how MindCluster's own examples are.
  */
@@ -31,8 +32,11 @@ enum {
 	MAX_RANKS = 1024,
 	CONNECT_MS = 1000,
 	PAUSE_MS = 100,
-	GIVE_UP_MS = 90 * 1000,
+	PATIENCE_SECONDS = 90,
 };
+
+/* When to give up, on the clock of now_ms. */
+static long deadline;
 
 __attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
 {
@@ -142,10 +146,8 @@ static bool greet(const char *address, int port, int rank)
 
 static bool reach(const char *address, int port, int rank)
 {
-	long end = now_ms() + GIVE_UP_MS;
-
 	while (!greet(address, port, rank)) {
-		if (now_ms() >= end) {
+		if (now_ms() >= deadline) {
 			say("not reached %s:%d", address, port);
 			return false;
 		}
@@ -195,16 +197,17 @@ static bool serve(int ranks)
 	const int ports[PORTS] = { number("TTP_PORT", 0), TASKD_PORT };
 	struct pollfd listeners[PORTS];
 	int missing = PORTS * (ranks - 1);
-	long end = now_ms() + GIVE_UP_MS;
 
 	for (int i = 0; i < PORTS; i++) {
 		/* MindIO's controller doesn't start without TTP_PORT; poll passes over -1. */
 		listeners[i].fd = ports[i] ? listen_on(own, ports[i]) : -1;
 		listeners[i].events = POLLIN;
 	}
-	while (missing > 0 && now_ms() < end) {
-		if (poll(listeners, PORTS, (int)(end - now_ms())) <= 0)
-			continue;
+	while (missing > 0) {
+		long left = deadline - now_ms();
+
+		if (left <= 0 || poll(listeners, PORTS, (int)left) <= 0)
+			break;
 		for (int i = 0; i < PORTS; i++) {
 			if (!(listeners[i].revents & POLLIN))
 				continue;
@@ -228,7 +231,8 @@ static void finish(int signal)
 
 int main(int count, char **arguments)
 {
-	bool stay = count > 1 && strcmp(arguments[1], "--stay") == 0;
+	bool stay = false;
+	int patience = PATIENCE_SECONDS;
 	bool mindspore = getenv("MS_ROLE") != NULL;
 	int rank = number(mindspore ? "MS_NODE_RANK" : "RANK", 0);
 	int world = number(mindspore ? "MS_WORKER_NUM" : "WORLD_SIZE", 1);
@@ -236,6 +240,14 @@ int main(int count, char **arguments)
 	int ranks = local > 0 ? world / local : 1;
 	const char *rank_zero = getenv(mindspore ? "MS_SCHED_HOST" : "MASTER_ADDR");
 	bool complete;
+
+	for (int i = 1; i < count; i++) {
+		if (strcmp(arguments[i], "--stay") == 0)
+			stay = true;
+		else if (strcmp(arguments[i], "--patience") == 0 && i + 1 < count)
+			patience = atoi(arguments[++i]);
+	}
+	deadline = now_ms() + patience * 1000L;
 
 	/* The first process of a container gets no signal that it doesn't handle. */
 	signal(SIGTERM, finish);

@@ -1,0 +1,72 @@
+//! Collecting what a running job shows.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::api::{ListParams, LogParams};
+use kube::{Api, Client, ResourceExt};
+use swansong_testcluster::{Error, eventually};
+
+use crate::operator::CONTAINER;
+use crate::proof::Rank;
+use crate::told::Told;
+
+/// Longer than the training processes themselves try.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Waits until all pods of a job have told whether they reached each other; rank 0 comes first.
+pub async fn ranks(client: &Client, namespace: &str, job: &str, count: usize) -> Result<Vec<Rank>, Error> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let of_job = ListParams::default().labels(&format!("training.kubeflow.org/job-name={job}"));
+    let mut ranks = eventually(&format!("the pods of {job} have told all"), PATIENCE, || async {
+        let list = pods.list(&of_job).await.map_err(|error| error.to_string())?;
+        if list.items.len() != count {
+            return Err(format!("{} of {count} pods exist", list.items.len()));
+        }
+        let mut ranks = Vec::new();
+        for pod in list {
+            ranks.push(rank(&pods, pod).await?);
+        }
+        Ok(ranks)
+    })
+    .await?;
+    ranks.sort_by_key(|rank| rank.told.rank);
+    Ok(ranks)
+}
+
+async fn rank(pods: &Api<Pod>, pod: Pod) -> Result<Rank, String> {
+    let name = pod.name_any();
+    let log = LogParams { container: Some(CONTAINER.to_owned()), ..LogParams::default() };
+    let log = pods.logs(&name, &log).await.map_err(|error| format!("{name}: {error}; {}", state(&pod)))?;
+    let told = Told::read(&log);
+    match told.complete {
+        Some(_) => Ok(Rank { pod, told }),
+        None => {
+            Err(format!("{name}: {}; last line: {}", state(&pod), log.lines().last().unwrap_or_default()))
+        }
+    }
+}
+
+/// Why a pod doesn't run, in its own words.
+fn state(pod: &Pod) -> String {
+    let Some(status) = &pod.status else { return "no status".to_owned() };
+    let phase = status.phase.as_deref().unwrap_or("no phase");
+    let conditions = status.conditions.iter().flatten().filter_map(|condition| condition.message.as_deref());
+    let containers = status.container_statuses.iter().flatten().filter_map(|container| {
+        let waiting = container.state.as_ref()?.waiting.as_ref()?;
+        waiting.message.as_deref().or(waiting.reason.as_deref())
+    });
+    let messages: Vec<_> = conditions.chain(containers).collect();
+    format!("{phase} ({})", messages.join("; "))
+}
+
+/// The rank-0 Service of a job.
+pub async fn service(client: &Client, namespace: &str, job: &str) -> Result<Service, Error> {
+    let services: Api<Service> = Api::namespaced(client.clone(), namespace);
+    let of_job = ListParams::default().labels(&format!("training.kubeflow.org/job-name={job}"));
+    eventually(&format!("the Service of {job}"), PATIENCE, || async {
+        let list = services.list(&of_job).await.map_err(|error| error.to_string())?;
+        list.items.into_iter().next().ok_or_else(|| "there is none".to_owned())
+    })
+    .await
+}
