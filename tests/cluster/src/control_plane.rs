@@ -55,7 +55,8 @@ pub(crate) async fn start(
         let kubeconfig = kubeconfig::with_certificate(&api_url, authority.certificate(), "admin", &admin);
         let kubeconfig = work.write("admin.kubeconfig", kubeconfig)?;
         let command = api_server(programs, &files, &etcd_socket, network, host, port);
-        let mut server = Program::start("kube-apiserver", command, &work.logs())?;
+        running.push(Program::start("kube-apiserver", command, &work.logs())?);
+        let server = running.last_mut().expect("it has just been pushed");
         let client = cluster::client_from(&kubeconfig).await?;
         let ready = tokio::select! {
             ready = wait_ready(&client) => ready,
@@ -63,7 +64,6 @@ pub(crate) async fn start(
         };
         match ready {
             Ok(()) => {
-                running.push(server);
                 let Files { ca_certificate, audit_log, .. } = files;
                 return Ok(ControlPlane {
                     api_url,
@@ -74,11 +74,10 @@ pub(crate) async fn start(
                     authority,
                 });
             }
-            Err(Error::Ended { tail, .. }) if tries < TRIES && tail.contains("address already in use") => {}
-            Err(error) => {
-                running.push(server);
-                return Err(error);
+            Err(Error::Ended { tail, .. }) if tries < TRIES && tail.contains("address already in use") => {
+                running.pop();
             }
+            Err(error) => return Err(error),
         }
     }
 }

@@ -72,6 +72,10 @@ pub enum Error {
     #[error("all {0} networks for clusters on this machine are taken; end some `testcluster` first")]
     NoFreeNetwork(u8),
 
+    /// The temporary directory's name is so long that sockets in it can't be named.
+    #[error("{} is too long a name for a folder with sockets; set TMPDIR to a shorter one", .0.display())]
+    PathTooLong(PathBuf),
+
     /// A certificate could not be made.
     #[error("a certificate could not be made: {0}")]
     Certificate(#[from] rcgen::Error),

@@ -190,7 +190,10 @@ fn tell_ready(up: &Up, info: &Info) {
 }
 
 fn print_line(announcement: &Announcement) {
-    let line = serde_json::to_string(announcement).expect("paths of clusters are UTF-8");
+    let line = serde_json::to_string(announcement).unwrap_or_else(|error| {
+        // A path that isn't UTF-8, for one.
+        serde_json::json!({ "failed": error.to_string() }).to_string()
+    });
     // The owner may be gone already; then the lifeline ends the cluster.
     let _ = writeln!(io::stdout(), "{line}");
 }

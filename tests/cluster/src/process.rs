@@ -1,11 +1,13 @@
 //! Programs of a cluster: they never outlive the supervisor, not even when it is killed.
 
+use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
@@ -86,6 +88,13 @@ impl Program {
         let _ = self.child.kill().await;
     }
 
+    /// Waits for a program that has been told to end, and kills it if it doesn't.
+    pub(crate) async fn finish(mut self, patience: Duration) {
+        if tokio::time::timeout(patience, self.child.wait()).await.is_err() {
+            self.kill().await;
+        }
+    }
+
     fn describe(&self, status: ExitStatus) -> Error {
         Error::Ended {
             program: self.name.clone(),
@@ -101,6 +110,17 @@ pub(crate) fn tail(log: &Path) -> String {
     let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+}
+
+/// A command that is found even where the PATH lacks `sbin`, as that of `su` does.
+pub(crate) fn system_command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(Into::into));
+    if let Ok(path) = env::join_paths(folders) {
+        command.env("PATH", path);
+    }
+    command
 }
 
 /// Runs a short command to its end and returns its standard output.

@@ -11,6 +11,8 @@ use crate::Error;
 
 const PREFIX: &str = "swansong-testcluster-";
 const LOCK: &str = "lock";
+/// The kernel allows 107 bytes for the name of a socket, and the node's are four folders down.
+const LONGEST_PATH: usize = 64;
 /// A folder younger than this may be one whose lock isn't taken yet.
 const SETTLED: Duration = Duration::from_mins(1);
 
@@ -33,6 +35,9 @@ impl WorkDir {
             .tempdir_in(&base)
             .map_err(Error::file("make a folder in", &base))?
             .keep();
+        if path.as_os_str().len() > LONGEST_PATH {
+            return Err(Error::PathTooLong(path));
+        }
         let file = path.join(LOCK);
         let lock = File::create(&file).map_err(Error::file("create", &file))?;
         lock.lock().map_err(Error::file("lock", &file))?;

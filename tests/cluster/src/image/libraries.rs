@@ -38,14 +38,22 @@ impl Libraries {
     }
 
     /// All libraries of a program, its loader first.
-    ///
-    /// Libraries go where the loader looks without a cache file: into the loader's built-in folder
-    /// of that machine, wherever they were found on this one.
     pub(crate) fn of_program(&self, program: &Path, elf: &Elf) -> Result<Vec<Library>, ImageError> {
         let Some(loader) = &elf.loader else { return Ok(Vec::new()) };
         let mut libraries = vec![self.loader(program, loader)?];
-        let loader_name = file_name(Path::new(loader));
-        let mut seen = BTreeSet::from([loader_name]);
+        let found = self.closure(program, elf, &file_name(Path::new(loader)))?;
+        let home = self.home(&found);
+        libraries.extend(found.into_iter().map(|one| {
+            let folder = one.path.parent().filter(|folder| one.by_run_path || self.is_built_in(folder));
+            let folder = folder.unwrap_or(Path::new(&home)).display();
+            Library { destination: format!("{folder}/{}", file_name(&one.path)), contents: one.contents }
+        }));
+        Ok(libraries)
+    }
+
+    fn closure(&self, program: &Path, elf: &Elf, loader: &str) -> Result<Vec<Found>, ImageError> {
+        let mut all: Vec<Found> = Vec::new();
+        let mut seen = BTreeSet::from([loader.to_owned()]);
         let mut queue = VecDeque::new();
         let enqueue = |queue: &mut VecDeque<_>, path: &Path, elf: &Elf| {
             let run_path = run_path(path, elf);
@@ -59,13 +67,24 @@ impl Libraries {
             let found =
                 self.find(&name, &run_path).ok_or_else(|| self.not_found(&name, &needed_by, &run_path))?;
             enqueue(&mut queue, &found.path, &found.elf);
-            let folder = match found.path.parent() {
-                Some(folder) if found.by_run_path => folder.to_string_lossy().into_owned(),
-                _ => self.architecture.library_folders()[0].to_owned(),
-            };
-            libraries.push(Library { destination: format!("{folder}/{name}"), contents: found.contents });
+            all.push(found);
         }
-        Ok(libraries)
+        Ok(all)
+    }
+
+    /// Where libraries go that were found in a folder the loader knows by configuration only, for
+    /// there is none in an image: to the C library, since that is in a built-in folder.
+    fn home(&self, found: &[Found]) -> String {
+        let c_library = found.iter().find(|one| file_name(&one.path).starts_with("libc.so"));
+        let folder = c_library.and_then(|one| one.path.parent()).filter(|folder| self.is_built_in(folder));
+        folder.map_or_else(
+            || self.architecture.library_folders()[0].to_owned(),
+            |folder| folder.display().to_string(),
+        )
+    }
+
+    fn is_built_in(&self, folder: &Path) -> bool {
+        self.architecture.library_folders().iter().any(|built_in| folder == Path::new(built_in))
     }
 
     /// The loader has to be exactly where the program says.

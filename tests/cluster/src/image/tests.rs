@@ -86,6 +86,28 @@ fn a_program_brings_its_loader_and_libraries() {
     image.program(&me, "/again").unwrap();
 }
 
+/// The header of an ELF file for AArch64 and nothing else.
+fn foreign_program() -> Vec<u8> {
+    let mut header = vec![0; 64];
+    header[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    header[16] = 2; // an executable
+    header[18] = 183; // AArch64
+    header[20] = 1;
+    header[52] = 64;
+    header
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn programs_for_two_machines_make_no_image() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), foreign_program()).unwrap();
+    let image = ImageBuilder::new("localhost/a:b").program(file.path(), "/foreign").unwrap();
+    assert_eq!(image.architecture, Some(Architecture::Arm64));
+    let result = image.program(&std::env::current_exe().unwrap(), "/own");
+    assert!(matches!(result, Err(ImageError::Architectures(..))));
+}
+
 #[test]
 fn a_text_file_is_no_program() {
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
-use std::{env, process as std_process, thread};
+use std::{process as std_process, thread};
 
 use nix::mount::{MsFlags, mount, umount};
 use nix::sys::prctl;
@@ -22,7 +22,7 @@ use nix::unistd::{Pid, sethostname};
 use super::config::{self, CONTAINERD_SOCKET};
 use super::network;
 use super::spec::NodeSpec;
-use crate::process::tail;
+use crate::process::{system_command, tail};
 use crate::wait::eventually_blocking;
 use crate::{Error, image};
 
@@ -109,7 +109,7 @@ fn own_mounts(spec: &NodeSpec) -> Result<(), Error> {
 fn start_containerd(spec: &NodeSpec) -> Result<Child, Error> {
     let config = spec.file("containerd.toml");
     fs::write(&config, config::containerd(spec, snapshotter())).map_err(Error::file("write", &config))?;
-    let mut command = Command::new("containerd");
+    let mut command = system_command("containerd");
     command.arg("--config").arg(config);
     let child = start(spec, "containerd", &mut command)?;
     eventually_blocking("containerd listens", PATIENCE, || UnixStream::connect(CONTAINERD_SOCKET))
@@ -145,7 +145,7 @@ fn snapshotter() -> &'static str {
 fn start_kubelet(spec: &NodeSpec) -> Result<Child, Error> {
     let config = spec.file("kubelet.json");
     fs::write(&config, config::kubelet(spec).to_string()).map_err(Error::file("write", &config))?;
-    let mut command = Command::new(&spec.kubelet);
+    let mut command = system_command(&spec.kubelet);
     command.arg("--config").arg(config);
     command.arg("--kubeconfig").arg(spec.file("kubelet.kubeconfig"));
     command.arg(format!("--hostname-override={}", spec.name));
@@ -156,7 +156,7 @@ fn start_kubelet(spec: &NodeSpec) -> Result<Child, Error> {
 fn start_proxy(spec: &NodeSpec) -> Result<Child, Error> {
     let config = spec.file("kube-proxy.json");
     fs::write(&config, config::kube_proxy(spec).to_string()).map_err(Error::file("write", &config))?;
-    let mut command = Command::new(&spec.kube_proxy);
+    let mut command = system_command(&spec.kube_proxy);
     command.arg("--config").arg(config);
     start(spec, "kube-proxy", &mut command)
 }
@@ -165,11 +165,6 @@ fn start(spec: &NodeSpec, name: &str, command: &mut Command) -> Result<Child, Er
     let log = spec.logs().join(format!("{name}.log"));
     let output = File::create(&log).map_err(Error::file("create", &log))?;
     let errors = output.try_clone().map_err(Error::file("open", &log))?;
-    let path = env::var_os("PATH").unwrap_or_default();
-    let path = env::join_paths(env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(Into::into)));
-    if let Ok(path) = path {
-        command.env("PATH", path);
-    }
     command
         .stdin(Stdio::null())
         .stdout(output)

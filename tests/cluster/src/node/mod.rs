@@ -137,7 +137,10 @@ impl Node {
 
     /// Ends the node with everything in it.
     pub(crate) async fn kill(self) -> Result<(), Error> {
-        self.program.kill().await;
+        // The end of its standard input is the sign to end. To be killed would end it as well, but
+        // then nobody could tell when the last process in there is gone.
+        drop(self.orders);
+        self.program.finish(PATIENCE).await;
         network::remove_link(&self.spec.network);
         cgroup::remove(&self.spec.network.label())
     }

@@ -10,13 +10,12 @@
 
 use std::fs::{self, File, TryLockError};
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::process::run;
+use crate::process::{run, system_command};
 
 /// How many clusters with a node may exist on a machine at once.
 const SLOTS: u8 = 64;
@@ -67,8 +66,9 @@ pub(crate) struct Lease {
 impl Lease {
     /// Takes the first network that nobody has, and clears what a killed cluster left in it.
     pub(crate) fn take() -> Result<Self, Error> {
-        let folder = lock_folder();
-        fs::create_dir_all(&folder).map_err(Error::file("create", &folder))?;
+        // All clusters of a machine must agree on the place, and only root may write to it.
+        let folder = Path::new("/run/swansong-testcluster");
+        fs::create_dir_all(folder).map_err(Error::file("create", folder))?;
         for slot in 0..SLOTS {
             let network = Network::of_slot(slot);
             let path = folder.join(format!("{}.lock", network.label()));
@@ -84,11 +84,6 @@ impl Lease {
         }
         Err(Error::NoFreeNetwork(SLOTS))
     }
-}
-
-/// The customary place, which all clusters of a machine must agree on.
-fn lock_folder() -> PathBuf {
-    PathBuf::from("/run/lock")
 }
 
 /// Makes the link, from inside the node's namespace; the other end is given to the host's, which
@@ -132,7 +127,7 @@ pub(crate) fn remove_link(network: &Network) {
 }
 
 fn ip(arguments: &str) -> Result<(), Error> {
-    run(Command::new("ip").args(arguments.split(' '))).map(drop)
+    run(system_command("ip").args(arguments.split(' '))).map(drop)
 }
 
 #[cfg(test)]
