@@ -39,11 +39,11 @@ async fn rank(pods: &Api<Pod>, pod: Pod) -> Result<Rank, String> {
     let log = LogParams { container: Some(CONTAINER.to_owned()), ..LogParams::default() };
     let log = pods.logs(&name, &log).await.map_err(|error| format!("{name}: {error}; {}", state(&pod)))?;
     let told = Told::read(&log);
+    // The container may be faster than the kubelet's report of the pod's address.
+    let addressed = pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some());
     match told.complete {
-        Some(_) => Ok(Rank { pod, told }),
-        None => {
-            Err(format!("{name}: {}; last line: {}", state(&pod), log.lines().last().unwrap_or_default()))
-        }
+        Some(_) if addressed => Ok(Rank { pod, told }),
+        _ => Err(format!("{name}: {}; last line: {}", state(&pod), log.lines().last().unwrap_or_default())),
     }
 }
 
