@@ -1,0 +1,14 @@
+//! The node agent of Swansong.
+//!
+//! It answers two questions: is this node able to save a dying job, and is the preload really live in
+//! the pods that run here? Both answers come from pure functions over trees of files, so that a node
+//! of any product family is a folder in a test. Data flows one way:
+//!
+//! ```text
+//! host root → look → check → finding → report
+//! procfs    → snapshot of processes → judgement → settled verdict
+//! ```
+//!
+//! - [`root`]: paths below the host root, from which no link leads out.
+
+pub mod root;
