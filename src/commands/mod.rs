@@ -1,0 +1,7 @@
+//! One file for each subcommand.
+
+pub(crate) mod explain;
+mod files;
+pub(crate) mod inject;
+pub(crate) mod uninject;
+pub(crate) mod webhook;

@@ -1,0 +1,150 @@
+//! `swansong webhook`: the admission server of a cluster.
+
+mod certificate;
+mod signals;
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use anyhow::Context;
+use arc_swap::ArcSwap;
+use swansong_certs::{Resolver, server_config};
+use swansong_webhook::config::{Config, ConfigEvent, ConfigWatcher};
+use swansong_webhook::server::{Limits, Metrics, Parts, Server};
+use tracing::{info, warn};
+
+use self::certificate::Certificate;
+use self::signals::Signals;
+use crate::logging::Logging;
+
+/// More workers than this serve nothing but memory: one answers tens of thousands of reviews a second.
+const MOST_WORKERS: usize = 4;
+
+/// Answer admission reviews over HTTPS, until SIGTERM
+#[derive(Debug, clap::Args)]
+pub(crate) struct Webhook {
+    /// Configuration file, YAML; reloaded when it changes
+    #[arg(long, env = "SWANSONG_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Address for reviews (POST /mutate); port 0 chooses a free one
+    #[arg(long, env = "SWANSONG_LISTEN", value_name = "ADDR", default_value = "0.0.0.0:8443")]
+    listen: SocketAddr,
+    /// Address for /livez, /readyz and /metrics, without TLS
+    #[arg(long, env = "SWANSONG_HEALTH_LISTEN", value_name = "ADDR", default_value = "0.0.0.0:8080")]
+    health_listen: SocketAddr,
+    #[command(flatten)]
+    certificate: Certificate,
+    /// How often the configuration and certificate files are looked at
+    #[arg(long, env = "SWANSONG_RELOAD_INTERVAL", value_name = "TIME", default_value = "5s",
+          value_parser = humantime::parse_duration)]
+    reload_interval: Duration,
+    /// How long to go on serving after SIGTERM, unready already
+    #[arg(long, env = "SWANSONG_DRAIN_DELAY", value_name = "TIME", default_value = "5s",
+          value_parser = humantime::parse_duration)]
+    drain_delay: Duration,
+    /// How long requests in flight may take after that
+    #[arg(long, env = "SWANSONG_DRAIN_TIMEOUT", value_name = "TIME", default_value = "10s",
+          value_parser = humantime::parse_duration)]
+    drain_timeout: Duration,
+    /// How long the body of a review may take to arrive
+    #[arg(long, env = "SWANSONG_BODY_TIMEOUT", value_name = "TIME", default_value = "5s",
+          value_parser = humantime::parse_duration)]
+    body_timeout: Duration,
+    /// How long a connection may be without a request. Longer than the API server's 90 s, so that it closes first
+    #[arg(long, env = "SWANSONG_IDLE_TIMEOUT", value_name = "TIME", default_value = "2m",
+          value_parser = humantime::parse_duration)]
+    idle_timeout: Duration,
+    /// Most open connections; further ones wait
+    #[arg(long, env = "SWANSONG_MAX_CONNECTIONS", value_name = "N", default_value = "1024")]
+    max_connections: NonZeroUsize,
+    /// Threads that answer reviews [default: one for each core, at most 4]
+    #[arg(long, env = "SWANSONG_WORKERS", value_name = "N")]
+    workers: Option<NonZeroUsize>,
+    #[command(flatten)]
+    logging: Logging,
+}
+
+impl Webhook {
+    /// Serves until it is told to stop.
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        self.logging.start();
+        let workers = self.workers.map_or_else(
+            || available_parallelism().map_or(1, |cores| cores.get().min(MOST_WORKERS)),
+            NonZeroUsize::get,
+        );
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(workers)
+            .enable_all()
+            .build()
+            .context("the threads can't be started")?;
+        let result = runtime.block_on(self.serve());
+        // Not waiting for a look at a file on a mount that hangs.
+        runtime.shutdown_background();
+        result
+    }
+
+    async fn serve(self) -> anyhow::Result<()> {
+        let signals = Signals::listen().context("signals can't be listened for")?;
+        let metrics = Arc::new(Metrics::new());
+        let config = self.config(&metrics)?;
+        let resolver = Resolver::new();
+        let tls = server_config(Arc::clone(&resolver), &self.certificate.tls_options()?)?;
+        let source = self.certificate.start(&resolver, &metrics, self.reload_interval).await?;
+        let server = Server::bind(Parts {
+            listen: self.listen,
+            health_listen: self.health_listen,
+            tls,
+            has_certificate: Box::new(move || resolver.current().is_some()),
+            config,
+            metrics,
+            limits: self.limits(),
+        })
+        .await?;
+        info!(
+            address = %server.address(),
+            health_address = %server.health_address(),
+            certificate = source,
+            version = env!("CARGO_PKG_VERSION"),
+            "listening"
+        );
+        server.run(signals.stop()).await;
+        Ok(())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            connections: self.max_connections.get(),
+            body_time: self.body_timeout,
+            idle: self.idle_timeout,
+            drain_delay: self.drain_delay,
+            drain: self.drain_timeout,
+            ..Limits::default()
+        }
+    }
+
+    fn config(&self, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<ArcSwap<Config>>> {
+        metrics.config_loaded();
+        let Some(path) = &self.config else {
+            return Ok(Arc::new(ArcSwap::from_pointee(Config::default())));
+        };
+        let watcher = ConfigWatcher::start(path.clone())?;
+        let config = watcher.current();
+        let metrics = Arc::clone(metrics);
+        tokio::spawn(watcher.run(self.reload_interval, move |event| match event {
+            ConfigEvent::Reloaded => {
+                metrics.config_loaded();
+                info!("configuration reloaded");
+            }
+            ConfigEvent::Failed(error) => {
+                metrics.config_failed();
+                warn!(error, "configuration can't be used; the last good one stays in use");
+            }
+            ConfigEvent::Recovered => info!("the configuration file is again what is in use"),
+        }));
+        Ok(config)
+    }
+}

@@ -1,0 +1,49 @@
+//! Logs of the long-running commands: to stderr, as text or as one JSON object a line.
+
+use std::io::{IsTerminal, stderr};
+use std::panic;
+
+use tracing::error;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Shape of the log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs: `timestamp`, `level`, `message` and the fields side by side.
+    Json,
+}
+
+/// How to log, for each command that does.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Logging {
+    /// Shape of the log lines
+    #[arg(long, env = "SWANSONG_LOG_FORMAT", value_enum, default_value = "text")]
+    log_format: LogFormat,
+    /// Least level that is logged, for all or by part: `info`, `warn,swansong_webhook=debug`
+    #[arg(long, env = "SWANSONG_LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
+    log_level: Targets,
+}
+
+impl Logging {
+    /// Logs from now on. Called once.
+    pub(crate) fn start(&self) {
+        let lines = fmt::layer().with_writer(stderr);
+        let registry = tracing_subscriber::registry().with(self.log_level.clone());
+        match self.log_format {
+            LogFormat::Text => registry.with(lines.with_ansi(stderr().is_terminal())).init(),
+            LogFormat::Json => registry
+                .with(lines.json().flatten_event(true).with_current_span(false).with_span_list(false))
+                .init(),
+        }
+        // Only the place: a panic's text may quote what was being worked on, a user's secret among it.
+        panic::set_hook(Box::new(|panic| {
+            let place = panic.location().map(ToString::to_string).unwrap_or_default();
+            error!(place, "panicked; please report this");
+        }));
+    }
+}
