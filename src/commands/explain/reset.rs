@@ -1,0 +1,65 @@
+//! Whether a job's `reset-config-<job>` is among the documents of the same input.
+//!
+//! ClusterD first has the ranks on a faulty node killed and only then reads this ConfigMap; without it, or
+//! without a `reset.json` that parses, nothing is saved.
+
+use swansong::documents::data::Data;
+use swansong::documents::objects::Object;
+use swansong_webhook::inject::report::Outcome;
+use swansong_webhook::workload::WorkloadKind;
+
+/// Notes about the ConfigMap of a job that asks for a dump; none for other objects.
+pub(super) fn notes<'o, 'd: 'o>(
+    object: &Object<'_>,
+    outcome: &Outcome,
+    mut all: impl Iterator<Item = &'o Object<'d>>,
+) -> Vec<String> {
+    let is_job = matches!(object.workload, Ok(WorkloadKind::AscendJob | WorkloadKind::VolcanoJob));
+    if !is_job || !outcome.strategies.iter().any(|strategy| strategy == "dump") {
+        return Vec::new();
+    }
+    if object.metadata("name").and_then(Data::as_str).is_none_or(str::is_empty) {
+        return vec![
+            "the job has no name yet: without a ConfigMap reset-config-<name of the job> ClusterD kills the \
+             ranks at a fault and saves nothing"
+                .to_owned(),
+        ];
+    }
+    let name = format!("reset-config-{}", object.name);
+    let found = all.find(|other| {
+        let same =
+            other.namespace == object.namespace || other.namespace.is_empty() || object.namespace.is_empty();
+        other.kind == "ConfigMap" && other.name == name && same
+    });
+    let Some(config_map) = found else {
+        return vec![format!(
+            "ConfigMap {name} isn't in this input: without it ClusterD kills the ranks at a fault and saves \
+             nothing; create it in the job's namespace with label reset: \"true\", data reset.json: \
+             '{{\"status\":\"initializing\"}}' and checkCode: \"\" (a later release of Swansong will)"
+        )];
+    };
+    let mut faults = faults(config_map);
+    if config_map.namespace != object.namespace {
+        faults.push("only one of the two names its namespace: apply both to the same".to_owned());
+    }
+    vec![if faults.is_empty() {
+        format!("ConfigMap {name} is in this input and sound")
+    } else {
+        format!("ConfigMap {name} is in this input, but {}", faults.join("; "))
+    }]
+}
+
+fn faults(config_map: &Object<'_>) -> Vec<String> {
+    let mut faults = Vec::new();
+    let label = config_map.metadata("labels").and_then(|labels| labels.get("reset")).and_then(Data::as_str);
+    if label != Some("true") {
+        faults.push("lacks the label reset: \"true\"".to_owned());
+    }
+    let text = config_map.data.get("data").and_then(|data| data.get("reset.json")).and_then(Data::as_str);
+    match text.map(serde_json::from_str::<serde_json::Map<String, serde_json::Value>>) {
+        Some(Ok(_)) => {}
+        Some(Err(_)) => faults.push("its reset.json isn't a JSON object: ClusterD saves nothing".to_owned()),
+        None => faults.push("it has no data reset.json: ClusterD saves nothing".to_owned()),
+    }
+    faults
+}

@@ -1,0 +1,9 @@
+//! What the offline commands share: files in, patched files out.
+
+mod input;
+mod output;
+mod patch;
+
+pub(crate) use self::input::{Files, Input};
+pub(crate) use self::output::{Format, print, render};
+pub(crate) use self::patch::{ObjectFault, patch_all};

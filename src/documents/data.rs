@@ -1,0 +1,197 @@
+//! A document's value: JSON whose numbers keep every digit.
+
+use std::fmt::Write as _;
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::scalar::{self, Meaning};
+
+/// A value as Kubernetes understands it.
+///
+/// Like [`serde_json::Value`], but a number is kept as text: an `f64` would change what the user wrote
+/// wherever a document has to be printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Data {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A JSON number, as text.
+    Number(String),
+    /// A string.
+    String(String),
+    /// An array.
+    Sequence(Vec<Data>),
+    /// An object, in its own order and without duplicate keys.
+    Mapping(Vec<(String, Data)>),
+}
+
+impl Data {
+    /// The member of a mapping.
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        match self {
+            Self::Mapping(members) => members.iter().find(|(name, _)| name == key).map(|(_, value)| value),
+            _ => None,
+        }
+    }
+
+    /// The text of a string.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The items of a sequence.
+    pub fn as_sequence(&self) -> Option<&[Self]> {
+        match self {
+            Self::Sequence(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a mapping or sequence with anything in it.
+    pub fn is_filled(&self) -> bool {
+        match self {
+            Self::Sequence(items) => !items.is_empty(),
+            Self::Mapping(members) => !members.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// What it is, for messages.
+    pub fn describe(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "a boolean",
+            Self::Number(_) => "a number",
+            Self::String(_) => "a string",
+            Self::Sequence(_) => "a list",
+            Self::Mapping(_) => "a mapping",
+        }
+    }
+
+    /// A number in the form in which it is read back, so that equal numbers are equal text.
+    fn number(json: &str) -> Self {
+        match scalar::resolve(json) {
+            Meaning::Integer(text) | Meaning::Float(text) => Self::Number(text),
+            _ => Self::Number(json.to_owned()),
+        }
+    }
+
+    /// Compact JSON text, the form in which the injection core reads an object.
+    pub fn to_json(&self) -> String {
+        let mut out = String::new();
+        self.write_json(&mut out);
+        out
+    }
+
+    fn write_json(&self, out: &mut String) {
+        match self {
+            Self::Null => out.push_str("null"),
+            Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+            Self::Number(text) => out.push_str(text),
+            Self::String(text) => write_json_string(text, out),
+            Self::Sequence(items) => {
+                out.push('[');
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    item.write_json(out);
+                }
+                out.push(']');
+            }
+            Self::Mapping(members) => {
+                out.push('{');
+                for (index, (key, value)) in members.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    write_json_string(key, out);
+                    out.push(':');
+                    value.write_json(out);
+                }
+                out.push('}');
+            }
+        }
+    }
+
+    /// The value with numbers as `serde_json` holds them, to compare and to patch.
+    pub fn to_value(&self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::Bool(value) => Value::Bool(*value),
+            // Only text that went through `scalar` or `serde_json` gets here.
+            Self::Number(text) => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone())),
+            Self::String(text) => Value::String(text.clone()),
+            Self::Sequence(items) => Value::Array(items.iter().map(Self::to_value).collect()),
+            Self::Mapping(members) => {
+                Value::Object(members.iter().map(|(key, value)| (key.clone(), value.to_value())).collect())
+            }
+        }
+    }
+}
+
+impl From<&Value> for Data {
+    fn from(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(value) => Self::Bool(*value),
+            Value::Number(number) => Self::number(&number.to_string()),
+            Value::String(text) => Self::String(text.clone()),
+            Value::Array(items) => Self::Sequence(items.iter().map(Self::from).collect()),
+            Value::Object(members) => {
+                Self::Mapping(members.iter().map(|(key, value)| (key.clone(), Self::from(value))).collect())
+            }
+        }
+    }
+}
+
+impl Serialize for Data {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Number(text) => {
+                RawValue::from_string(text.clone()).map_err(serde::ser::Error::custom)?.serialize(serializer)
+            }
+            Self::String(text) => serializer.serialize_str(text),
+            Self::Sequence(items) => serializer.collect_seq(items),
+            Self::Mapping(members) => serializer.collect_map(members.iter().map(|(key, value)| (key, value))),
+        }
+    }
+}
+
+/// Writes a JSON string, which is a double-quoted YAML scalar as well.
+///
+/// What YAML doesn't allow unescaped, or other readers take for a line break, is escaped beyond JSON's needs.
+pub fn write_json_string(text: &str, out: &mut String) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if is_unprintable(c) => {
+                let mut units = [0; 2];
+                for unit in c.encode_utf16(&mut units) {
+                    // Writing into a String has no way to fail.
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+/// Whether YAML wants `c` escaped, or some reader takes it for a line break.
+pub fn is_unprintable(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+}

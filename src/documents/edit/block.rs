@@ -1,0 +1,169 @@
+//! Edits to collections over lines of their own.
+
+use super::text::dash_of;
+use super::{Editor, Unsafe};
+use crate::documents::data::Data;
+use crate::documents::draft::{Draft, Slot};
+use crate::documents::emit;
+use crate::documents::node::{Content, Member, Node};
+
+impl<'n> Editor<'_, 'n> {
+    pub(super) fn block_mapping(&mut self, members: &'n [Member], slots: &[Slot<'n>]) -> Result<(), Unsafe> {
+        let (Some(first), Some(last)) = (members.first(), members.last()) else { return Err(Unsafe) };
+        let indent = self.column(first.key.span.start);
+        if !self.text[..first.key.span.start].ends_with([' ', '\n', '\u{feff}']) && first.key.span.start > 0 {
+            return Err(Unsafe);
+        }
+        let mut gone: Vec<bool> =
+            members.iter().map(|member| !crate::documents::read::is_merge(&member.key)).collect();
+        for slot in slots {
+            let Some(from) = slot.from else { continue };
+            gone[from] = false;
+            if matches!(slot.draft, Draft::Kept(_)) || self.try_draft(&slot.draft) {
+                continue;
+            }
+            let member = &members[from];
+            let data = slot.draft.data(self.reader);
+            self.replace_value(member, &data, self.column(member.key.span.start))?;
+        }
+        if gone.iter().all(|gone| *gone) {
+            return Err(Unsafe);
+        }
+        for (member, _) in members.iter().zip(gone).filter(|(_, gone)| *gone) {
+            if !self.begins_line(member.key.span.start) {
+                return Err(Unsafe);
+            }
+            self.remove_lines(member.key.span.start, member.end());
+        }
+        let mut lines = String::new();
+        for slot in slots.iter().filter(|slot| slot.from.is_none() && !slot.merged) {
+            lines.extend(std::iter::repeat_n(' ', indent));
+            self.layout.member(&slot.key, &slot.draft.data(self.reader), indent, &mut lines);
+        }
+        if !lines.is_empty() {
+            self.insert_lines(self.line_end(last.end()), &lines);
+        }
+        Ok(())
+    }
+
+    /// Puts another value behind a key at column `indent`.
+    fn replace_value(&mut self, member: &Member, data: &Data, indent: usize) -> Result<(), Unsafe> {
+        let colon = member.colon.ok_or(Unsafe)?;
+        let old = &member.value;
+        let below = old.is_block_collection() && !old.has_properties();
+        if below && !(self.begins_line(old.span.start) || dash_of(self.text, old).is_some()) {
+            return Err(Unsafe);
+        }
+        // Of a sequence the first item's dash begins the line.
+        let below = below.then(|| (self.first_line(old), old.span.end));
+        if data.is_filled() {
+            let mut lines = String::new();
+            let column = match data {
+                Data::Sequence(_) => indent + self.layout.dash,
+                _ => indent + self.layout.step,
+            };
+            self.layout.collection(data, column, false, &mut lines);
+            if let Some((first, last)) = below {
+                self.replace(self.line_start(first)..self.line_end(last), lines);
+            } else {
+                self.replace(colon..old.span.end.max(colon), "");
+                self.insert_lines(self.line_end(old.span.end.max(colon)), &lines);
+            }
+        } else {
+            let text = Self::written_like(old, data);
+            if let Some((first, last)) = below {
+                self.replace(colon..colon, format!(" {text}"));
+                self.remove_lines(first, last);
+            } else if old.is_unwritten() {
+                self.replace(colon..colon, format!(" {text}"));
+            } else {
+                self.replace(old.span.clone(), text);
+            }
+        }
+        Ok(())
+    }
+
+    /// A place on the first line of a block collection.
+    fn first_line(&self, node: &Node) -> usize {
+        match &node.content {
+            Content::Sequence { items, .. } => {
+                items.first().and_then(|item| dash_of(self.text, item)).unwrap_or(node.span.start)
+            }
+            _ => node.span.start,
+        }
+    }
+
+    fn written_like(old: &Node, data: &Data) -> String {
+        match (&old.content, data) {
+            (Content::Scalar { style, .. }, Data::String(text)) => emit::string_like(text, *style),
+            _ => emit::scalar(data),
+        }
+    }
+
+    pub(super) fn block_sequence(&mut self, items: &'n [Node], slots: &[Slot<'n>]) -> Result<(), Unsafe> {
+        let dashes: Vec<usize> =
+            items.iter().map(|item| dash_of(self.text, item)).collect::<Option<_>>().ok_or(Unsafe)?;
+        let (Some(&first), false) = (dashes.first(), slots.is_empty()) else { return Err(Unsafe) };
+        let indent = self.column(first);
+        let mut gone = vec![true; items.len()];
+        let mut lines = String::new();
+        // Where the lines gathered belong: behind the item before them, or before all.
+        let mut place = self.before_first(first)?;
+        for slot in slots {
+            match slot.from {
+                Some(from) => {
+                    gone[from] = false;
+                    if !lines.is_empty() {
+                        self.insert_lines(place, &std::mem::take(&mut lines));
+                    }
+                    place = self.line_end(items[from].span.end);
+                    if !matches!(slot.draft, Draft::Kept(_)) && !self.try_draft(&slot.draft) {
+                        let data = slot.draft.data(self.reader);
+                        self.replace_item(&items[from], dashes[from], &data);
+                    }
+                }
+                None => {
+                    lines.extend(std::iter::repeat_n(' ', indent));
+                    self.layout.item(&slot.draft.data(self.reader), indent, &mut lines);
+                }
+            }
+        }
+        if !lines.is_empty() {
+            self.insert_lines(place, &lines);
+        }
+        for (index, item) in items.iter().enumerate().filter(|(index, _)| gone[*index]) {
+            if !self.begins_line(dashes[index]) {
+                return Err(Unsafe);
+            }
+            self.remove_lines(dashes[index], item.span.end.max(dashes[index]));
+        }
+        Ok(())
+    }
+
+    /// Where lines before the first item go: above the comments over it, which belong to it.
+    fn before_first(&self, dash: usize) -> Result<usize, Unsafe> {
+        if !self.begins_line(dash) {
+            return Err(Unsafe);
+        }
+        let mut start = self.line_start(dash);
+        while start > 0 {
+            let above = self.line_start(start - 1);
+            if !self.text[above..start].trim_start().starts_with('#') {
+                break;
+            }
+            start = above;
+        }
+        Ok(start)
+    }
+
+    fn replace_item(&mut self, item: &Node, dash: usize, data: &Data) {
+        let mut text = String::new();
+        if data.is_filled() {
+            self.layout.collection(data, self.column(dash) + 2, true, &mut text);
+            text.truncate(text.trim_end_matches('\n').len());
+        } else {
+            text = Self::written_like(item, data);
+        }
+        self.replace(dash + 1..item.span.end.max(dash + 1), format!(" {text}"));
+    }
+}

@@ -1,0 +1,97 @@
+//! Lines and columns of the text that is edited.
+
+use super::Editor;
+use crate::documents::emit::Layout;
+use crate::documents::node::{Content, Node};
+
+impl Editor<'_, '_> {
+    /// Start of the line of `at`.
+    pub(super) fn line_start(&self, at: usize) -> usize {
+        line_start(self.text, at)
+    }
+
+    /// Behind the line break of the line of `at`.
+    pub(super) fn line_end(&self, at: usize) -> usize {
+        self.text[at..].find('\n').map_or(self.text.len(), |length| at + length + 1)
+    }
+
+    /// The column of `at`, in bytes.
+    pub(super) fn column(&self, at: usize) -> usize {
+        at - self.line_start(at)
+    }
+
+    /// Blanks at the start of the line of `at`.
+    pub(super) fn indent(&self, at: usize) -> usize {
+        let start = self.line_start(at);
+        self.text[start..].bytes().take_while(|byte| *byte == b' ').count()
+    }
+
+    /// Whether nothing but blanks is before `at` on its line.
+    pub(super) fn begins_line(&self, at: usize) -> bool {
+        self.text[self.line_start(at)..at].bytes().all(|byte| byte == b' ')
+    }
+
+    /// Inserts whole lines, each with its line break, at the start of a line or the end of the text.
+    pub(super) fn insert_lines(&mut self, at: usize, lines: &str) {
+        let unfinished = at == self.text.len() && !self.text.is_empty() && !self.text.ends_with('\n');
+        if unfinished {
+            self.replace(at..at, format!("\n{}", lines.strip_suffix('\n').unwrap_or(lines)));
+        } else {
+            self.replace(at..at, lines);
+        }
+    }
+
+    /// Takes whole lines out, from the one of `first` to the one of `last`.
+    pub(super) fn remove_lines(&mut self, first: usize, last: usize) {
+        let (mut start, end) = (self.line_start(first), self.line_end(last));
+        if end == self.text.len() && !self.text.ends_with('\n') {
+            // The line before becomes the last, which has no line break either.
+            start -= usize::from(start > 0);
+            start -= usize::from(self.text[..start].ends_with('\r'));
+        }
+        self.replace(start..end, "");
+    }
+}
+
+/// Start of the line of `at`.
+pub(super) fn line_start(text: &str, at: usize) -> usize {
+    text[..at].rfind('\n').map_or(0, |line_break| line_break + 1)
+}
+
+/// The offset of the dash in front of an item, if nothing but blanks is between.
+pub(super) fn dash_of(text: &str, item: &Node) -> Option<usize> {
+    let before = text[..item.span.start].trim_end_matches([' ', '\t', '\n', '\r']);
+    before.ends_with('-').then(|| before.len() - 1)
+}
+
+/// How the document indents: by its first nested mapping, and its first sequence under a key.
+pub(super) fn layout(text: &str, root: &Node) -> Layout {
+    let column = |at: usize| at - line_start(text, at);
+    let default = if text[..root.span.end].contains("\n- ") { 0 } else { 2 };
+    let mut found = (None, None);
+    let mut pending = vec![root];
+    while let Some(node) = pending.pop() {
+        let Content::Mapping { members, .. } = &node.content else {
+            pending.extend(node.children());
+            continue;
+        };
+        for member in members {
+            let indent = column(member.key.span.start);
+            match &member.value.content {
+                Content::Mapping { members: inner, .. } => {
+                    let inner = inner.first().map(|inner| column(inner.key.span.start));
+                    found.0 = found
+                        .0
+                        .or(inner.and_then(|inner| inner.checked_sub(indent)).filter(|step| *step > 0));
+                }
+                Content::Sequence { flow: false, items } => {
+                    let dash = items.first().and_then(|item| dash_of(text, item)).map(column);
+                    found.1 = found.1.or(dash.and_then(|dash| dash.checked_sub(indent)));
+                }
+                _ => {}
+            }
+            pending.push(&member.value);
+        }
+    }
+    Layout { step: found.0.unwrap_or(2), dash: found.1.unwrap_or(default) }
+}
