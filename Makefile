@@ -22,8 +22,9 @@ help: ## List what can be made.
 
 .PHONY: demo
 demo: ## See one annotation make a job ready to dump, on a real Kubernetes on this machine.
-	cargo build --release --locked --package swansong --package swansong-demo --package swansong-testcluster
-	@"$${CARGO_TARGET_DIR:-target}/release/demo"
+	cargo build --release --locked --package swansong
+	cargo build --locked --package swansong-demo --package swansong-testcluster
+	@target="$${CARGO_TARGET_DIR:-target}"; "$$target/debug/demo" --swansong "$$target/release/swansong"
 
 .PHONY: test
 test: prerequisites fmt-check clippy doc deny unit ## Everything that has to pass before a change goes in.
