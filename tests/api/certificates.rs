@@ -33,15 +33,33 @@ async fn two_replicas_make_one_authority_and_serve_through_the_service() {
     create(&client, "", configuration(cluster, name, &service, &only_there).await).await.unwrap();
 
     let start = || {
-        let mut command = swansong(["webhook", "--listen", "0.0.0.0:0", "--health-listen", "127.0.0.1:0", "--log-format", "json"]);
-        command.args(["--namespace", &namespace, "--webhook-configuration", name]).env("KUBECONFIG", cluster.kubeconfig());
+        let mut command = swansong([
+            "webhook",
+            "--listen",
+            "0.0.0.0:0",
+            "--health-listen",
+            "127.0.0.1:0",
+            "--log-format",
+            "json",
+        ]);
+        command
+            .args(["--namespace", &namespace, "--webhook-configuration", name])
+            .env("KUBECONFIG", cluster.kubeconfig());
         Webhook::start(&command)
     };
-    let replicas = std::thread::scope(|scope| [scope.spawn(start), scope.spawn(start)].map(|replica| replica.join().unwrap()));
-    let endpoints: Vec<_> = replicas.iter().map(|replica| replica.address.rsplit(':').next().unwrap().parse::<u16>().unwrap()).collect();
+    let replicas = std::thread::scope(|scope| {
+        [scope.spawn(start), scope.spawn(start)].map(|replica| replica.join().unwrap())
+    });
+    let endpoints: Vec<_> = replicas
+        .iter()
+        .map(|replica| replica.address.rsplit(':').next().unwrap().parse::<u16>().unwrap())
+        .collect();
 
     let get = async |resource: &str| -> Result<Value, String> {
-        let text = cluster.kubectl(&["get", "-n", &namespace, resource, "-o", "json"]).await.map_err(|error| error.to_string())?;
+        let text = cluster
+            .kubectl(&["get", "-n", &namespace, resource, "-o", "json"])
+            .await
+            .map_err(|error| error.to_string())?;
         serde_json::from_str(&text).map_err(|error| error.to_string())
     };
     let authority = eventually("caBundle and Secret to agree", Duration::from_secs(30), || async {
@@ -49,7 +67,8 @@ async fn two_replicas_make_one_authority_and_serve_through_the_service() {
         let configuration = get(&format!("mutatingwebhookconfiguration/{name}")).await?;
         let authority = secret["data"]["ca.crt"].as_str().unwrap_or_default().to_owned();
         let webhooks = configuration["webhooks"].as_array().cloned().unwrap_or_default();
-        let agree = !authority.is_empty() && webhooks.iter().all(|webhook| webhook["clientConfig"]["caBundle"] == *authority);
+        let agree = !authority.is_empty()
+            && webhooks.iter().all(|webhook| webhook["clientConfig"]["caBundle"] == *authority);
         if agree { Ok(authority) } else { Err("not yet".to_owned()) }
     })
     .await
@@ -68,12 +87,18 @@ async fn two_replicas_make_one_authority_and_serve_through_the_service() {
         let attempt = std::cell::Cell::new(0);
         eventually("the Service to answer", Duration::from_secs(30), || async {
             attempt.set(attempt.get() + 1);
-            let pod = asking_pod(&format!("p-{number}-{}", attempt.get()), &json!([{"name": "ascend", "image": "x"}]));
+            let pod = asking_pod(
+                &format!("p-{number}-{}", attempt.get()),
+                &json!([{"name": "ascend", "image": "x"}]),
+            );
             create(&client, &watched, pod).await.map_err(|error| error.to_string())
         })
         .await
         .unwrap();
-        cluster.kubectl(&["delete", "-n", &namespace, "endpointslice", &format!("replica-{number}")]).await.unwrap();
+        cluster
+            .kubectl(&["delete", "-n", &namespace, "endpointslice", &format!("replica-{number}")])
+            .await
+            .unwrap();
     }
 
     // Restarted replicas find what is there and make nothing new.

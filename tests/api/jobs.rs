@@ -30,9 +30,17 @@ fn volcano_job(name: &str, strategy: &str) -> Value {
 }
 
 /// Jobs that ask for nothing, in every shape that a condition could stumble over.
-pub fn without_strategy() -> Vec<Value> {
+pub(crate) fn without_strategy() -> Vec<Value> {
     let mut jobs = Vec::new();
-    for (number, metadata) in [json!({}), json!({"annotations": {}}), json!({"annotations": {"a": "b"}}), json!({"labels": {"a": "b"}})].into_iter().enumerate() {
+    for (number, metadata) in [
+        json!({}),
+        json!({"annotations": {}}),
+        json!({"annotations": {"a": "b"}}),
+        json!({"labels": {"a": "b"}}),
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let mut ascend = ascend_job(&format!("quiet-{number}"), "");
         let mut volcano = volcano_job(&format!("quiet-{number}"), "");
         for job in [&mut ascend, &mut volcano] {
@@ -55,9 +63,22 @@ async fn an_ascend_job_with_only_the_annotation_comes_out_ready() {
         let template = &stored["spec"]["replicaSpecs"][replica]["template"];
         assert_eq!(template["metadata"]["annotations"]["recover-strategy"], "dump", "{replica}");
         let container = &template["spec"]["containers"][0];
-        let ports: Vec<_> = container["ports"].as_array().unwrap().iter().map(|port| (port["name"].clone(), port["containerPort"].clone())).collect();
-        assert_eq!(ports, [(json!("ascendjob-port"), json!(2222)), (json!("ttp-port"), json!(8000)), (json!("taskd-port"), json!(9601))]);
-        let names: Vec<_> = container["env"].as_array().unwrap().iter().map(|entry| entry["name"].clone()).collect();
+        let ports: Vec<_> = container["ports"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|port| (port["name"].clone(), port["containerPort"].clone()))
+            .collect();
+        assert_eq!(
+            ports,
+            [
+                (json!("ascendjob-port"), json!(2222)),
+                (json!("ttp-port"), json!(8000)),
+                (json!("taskd-port"), json!(9601))
+            ]
+        );
+        let names: Vec<_> =
+            container["env"].as_array().unwrap().iter().map(|entry| entry["name"].clone()).collect();
         assert_eq!(names, ["POD_IP", "TTP_PORT", "TASKD_PROCESS_ENABLE", "LD_PRELOAD"]);
 
         // Its Pods carry everything and need no operation.
@@ -65,7 +86,10 @@ async fn an_ascend_job_with_only_the_annotation_comes_out_ready() {
         let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"]});
         pod["metadata"]["name"] = json!(name);
         let env = pod["spec"]["containers"][0]["env"].as_array_mut().unwrap();
-        env.extend([json!({"name": "HIGH_AVAILABILITY", "value": "dump"}), json!({"name": "RANK", "value": "0"})]);
+        env.extend([
+            json!({"name": "HIGH_AVAILABILITY", "value": "dump"}),
+            json!({"name": "RANK", "value": "0"}),
+        ]);
         create(&client, &namespace, pod).await.unwrap();
         let calls = calls(rig.cluster, &namespace, &name);
         assert_eq!(calls.len(), 1, "{calls:?}");
@@ -95,7 +119,10 @@ async fn a_volcano_job_gets_label_strategy_and_env() {
     assert_eq!(template["spec"]["containers"][0]["env"][1], json!({"name": "TTP_PORT", "value": "8000"}));
     let outcome = examine(&stored);
     assert!(outcome.operations.is_empty());
-    assert_eq!(outcome.warnings.iter().map(|warning| warning.reason).collect::<Vec<_>>(), [Reason::VolcanoNoOperatorEnv]);
+    assert_eq!(
+        outcome.warnings.iter().map(|warning| warning.reason).collect::<Vec<_>>(),
+        [Reason::VolcanoNoOperatorEnv]
+    );
 }
 
 /// kubernetes#61998, #58032 (B48): changing templates of controllers that reconcile would loop.
@@ -113,8 +140,14 @@ async fn other_workloads_are_untouched_online() {
     let selector = json!({"matchLabels": {"a": "b"}});
     let annotations = json!({"recover-strategy": "dump"});
     for (name, mut object) in [
-        ("deployment", json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"selector": selector, "template": template}})),
-        ("statefulset", json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"selector": selector, "serviceName": "s", "template": template}})),
+        (
+            "deployment",
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"selector": selector, "template": template}}),
+        ),
+        (
+            "statefulset",
+            json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"selector": selector, "serviceName": "s", "template": template}}),
+        ),
         ("job", json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": once}})),
     ] {
         object["metadata"] = json!({"name": name, "annotations": annotations});

@@ -1,10 +1,10 @@
 //! Pods: who reaches the webhook, and what the API server makes of the answer.
 
-use kube::api::{Api, Patch, PatchParams};
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::support::{asking_pod, calls, create, creation, examine, register, rig};
+use crate::support::{asking_pod, calls, create, creation, examine, rig};
 
 fn plain(name: &str) -> Value {
     let mut pod = asking_pod(name, &json!([{"name": "ascend", "image": "train"}]));
@@ -52,7 +52,8 @@ async fn pods_that_are_not_ours_never_reach_the_webhook() {
     let namespace = rig.cluster.namespace("strangers").await.unwrap();
     let client = rig.cluster.client().await.unwrap();
     let many: Vec<_> = (0..300).map(|n| json!({"name": format!("V{n}"), "value": "dump"})).collect();
-    let containers: Vec<_> = (0..20).map(|n| json!({"name": format!("c{n}"), "image": "x", "env": many})).collect();
+    let containers: Vec<_> =
+        (0..20).map(|n| json!({"name": format!("c{n}"), "image": "x", "env": many})).collect();
     let mut crowd = plain("crowd");
     crowd["spec"]["containers"] = json!(containers);
     let mut other = plain("other-strategy");
@@ -75,7 +76,9 @@ async fn pods_that_are_not_ours_never_reach_the_webhook() {
         assert_eq!(env(&stored, "LD_PRELOAD"), None);
     }
     // The same log shows a call when there is one.
-    create(&client, &namespace, asking_pod("ours", &json!([{"name": "ascend", "image": "x"}]))).await.unwrap();
+    create(&client, &namespace, asking_pod("ours", &json!([{"name": "ascend", "image": "x"}])))
+        .await
+        .unwrap();
     let calls = calls(rig.cluster, &namespace, "ours");
     assert_eq!(calls[0]["mutated"], true, "{calls:?}");
 }
@@ -92,25 +95,32 @@ async fn match_conditions_never_fail_under_fail() {
     // Nobody listens there: whatever is sent is refused.
     let nobody = json!({"url": "https://127.0.0.1:1/mutate"});
     let client = rig.cluster.client().await.unwrap();
-    let mut configuration = crate::support::configuration(rig.cluster, "fail-closed", &nobody, &only_here).await;
+    let mut configuration =
+        crate::support::configuration(rig.cluster, "fail-closed", &nobody, &only_here).await;
     for webhook in configuration["webhooks"].as_array_mut().unwrap() {
         webhook["name"] = json!(format!("strict.{}", webhook["name"].as_str().unwrap()));
     }
     create(&client, "", configuration).await.unwrap();
-    let asks = |number: u32| asking_pod(&format!("ours-{number}"), &json!([{"name": "ascend", "image": "x"}]));
+    let asks =
+        |number: u32| asking_pod(&format!("ours-{number}"), &json!([{"name": "ascend", "image": "x"}]));
     let number = std::cell::Cell::new(0);
-    swansong_testcluster::eventually("the configuration to be in force", std::time::Duration::from_secs(30), || async {
-        number.set(number.get() + 1);
-        match create(&client, &namespace, asks(number.get())).await {
-            Err(kube::Error::Api(status)) if status.message.contains("failed calling webhook") => Ok(()),
-            Err(error) => Err(error.to_string()),
-            Ok(_) => Err("not yet".to_owned()),
-        }
-    })
+    swansong_testcluster::eventually(
+        "the configuration to be in force",
+        std::time::Duration::from_secs(30),
+        || async {
+            number.set(number.get() + 1);
+            match create(&client, &namespace, asks(number.get())).await {
+                Err(kube::Error::Api(status)) if status.message.contains("failed calling webhook") => Ok(()),
+                Err(error) => Err(error.to_string()),
+                Ok(_) => Err("not yet".to_owned()),
+            }
+        },
+    )
     .await
     .unwrap();
 
-    let from = json!([{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, {"name": "B"}]);
+    let from =
+        json!([{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, {"name": "B"}]);
     let mut variants = vec![plain("plain")];
     for (name, field, value) in [
         ("value-from", "env", from),
@@ -122,7 +132,9 @@ async fn match_conditions_never_fail_under_fail() {
         pod["spec"]["containers"][0][field] = value;
         variants.push(pod);
     }
-    for (name, annotations) in [("annotations-null", json!(null)), ("annotations-empty", json!({})), ("others", json!({"a": "b"}))] {
+    for (name, annotations) in
+        [("annotations-null", json!(null)), ("annotations-empty", json!({})), ("others", json!({"a": "b"}))]
+    {
         let mut pod = plain(name);
         pod["metadata"]["annotations"] = annotations;
         variants.push(pod);
@@ -149,7 +161,10 @@ async fn the_api_server_accepts_every_answer() {
         ("no-env", json!({})),
         ("env-empty", json!({"env": [], "ports": []})),
         ("env-null", json!({"env": null, "ports": null})),
-        ("value-from", json!({"env": [{"name": "LD_PRELOAD", "valueFrom": source}, {"name": "B", "value": "$(LD_PRELOAD)"}]})),
+        (
+            "value-from",
+            json!({"env": [{"name": "LD_PRELOAD", "valueFrom": source}, {"name": "B", "value": "$(LD_PRELOAD)"}]}),
+        ),
         ("merged", json!({"env": [{"name": "LD_PRELOAD", "value": "/a.so /b.so"}]})),
         ("no-value", json!({"env": [{"name": "LD_PRELOAD"}]})),
         ("referred", json!({"env": [{"name": "U", "value": "$(POD_IP):$(TTP_PORT)"}]})),
@@ -163,12 +178,18 @@ async fn the_api_server_accepts_every_answer() {
         container.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let stored = create(&client, &namespace, asking_pod(name, &json!([container]))).await;
         let stored = stored.unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(env(&stored, "LD_PRELOAD").unwrap()["value"].as_str().unwrap().contains("libmspti.so"), "{name}");
+        assert!(
+            env(&stored, "LD_PRELOAD").unwrap()["value"].as_str().unwrap().contains("libmspti.so"),
+            "{name}"
+        );
         assert!(examine(&stored).operations.is_empty(), "{name}");
     }
 
     // B40: two containers under hostNetwork, one hostPort each.
-    let mut host = asking_pod("host", &json!([{"name": "a", "image": "x", "resources": npu}, {"name": "b", "image": "x", "resources": npu}]));
+    let mut host = asking_pod(
+        "host",
+        &json!([{"name": "a", "image": "x", "resources": npu}, {"name": "b", "image": "x", "resources": npu}]),
+    );
     host["spec"]["hostNetwork"] = json!(true);
     let stored = create(&client, &namespace, host).await.unwrap();
     let ports = stored["spec"]["containers"][0]["ports"].as_array().unwrap();
@@ -192,8 +213,15 @@ async fn the_api_server_accepts_every_answer() {
     assert!(env(&stored, "LD_PRELOAD").is_some());
 
     // B49: a review holds the object with all its 1.3 MB.
-    let big: Vec<_> = (0..9_000).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "x".repeat(100)})).collect();
-    let stored = create(&client, &namespace, asking_pod("big", &json!([{"name": "ascend", "image": "x", "env": big}]))).await.unwrap();
+    let big: Vec<_> =
+        (0..9_000).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "x".repeat(100)})).collect();
+    let stored = create(
+        &client,
+        &namespace,
+        asking_pod("big", &json!([{"name": "ascend", "image": "x", "env": big}])),
+    )
+    .await
+    .unwrap();
     assert!(env(&stored, "LD_PRELOAD").is_some());
 }
 
@@ -208,7 +236,10 @@ async fn later_changes_are_not_in_the_way() {
     let parameters = PatchParams::default();
     pods.patch("p", &parameters, &Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}))).await.unwrap();
     let debug = json!({"spec": {"ephemeralContainers": [{"name": "debug", "image": "x"}]}});
-    let pod = pods.patch_subresource("ephemeralcontainers", "p", &parameters, &Patch::Strategic(debug)).await.unwrap();
+    let pod = pods
+        .patch_subresource("ephemeralcontainers", "p", &parameters, &Patch::Strategic(debug))
+        .await
+        .unwrap();
     let ephemeral = &serde_json::to_value(pod).unwrap()["spec"]["ephemeralContainers"][0];
     assert!(ephemeral.get("env").is_none(), "{ephemeral}");
 }
@@ -236,7 +267,10 @@ async fn a_namespace_can_opt_out() {
 async fn users_and_auditors_are_told() {
     let rig = rig().await;
     let namespace = rig.cluster.namespace("told").await.unwrap();
-    let pod = asking_pod("p", &json!([{"name": "ascend", "image": "x", "ports": [{"containerPort": 8000, "name": "http"}]}]));
+    let pod = asking_pod(
+        "p",
+        &json!([{"name": "ascend", "image": "x", "ports": [{"containerPort": 8000, "name": "http"}]}]),
+    );
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), pod.to_string()).unwrap();
     let output = std::process::Command::new(&rig.cluster.info().kubectl)

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -19,20 +20,22 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 /// Everything relative to the repository.
-pub const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
+pub(crate) const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
 
 /// What every test works with.
-pub struct Rig {
-    pub cluster: &'static Cluster,
+pub(crate) struct Rig {
+    pub(crate) cluster: &'static Cluster,
     /// Its certificate, kept for as long as it serves.
     _files: TempDir,
     _webhook: Webhook,
 }
 
 /// The shared rig; the first test to ask waits for it to be made.
-pub async fn rig() -> &'static Rig {
+pub(crate) async fn rig() -> &'static Rig {
     static RIG: OnceCell<Rig> = OnceCell::const_new();
+    static TRIED: AtomicBool = AtomicBool::new(false);
     RIG.get_or_init(|| async {
+        assert!(!TRIED.swap(true, Ordering::Relaxed), "the rig couldn't be made; the first test that failed says why");
         let cluster = swansong_testcluster::shared(Tier::Api).await.expect("an API server");
         install_definitions(cluster).await;
         let files = tempfile::tempdir().unwrap();
@@ -51,27 +54,31 @@ pub async fn rig() -> &'static Rig {
 }
 
 /// The swansong binary under test.
-pub fn swansong<const N: usize>(arguments: [&str; N]) -> Command {
+pub(crate) fn swansong<const N: usize>(arguments: [&str; N]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_swansong"));
     command.args(arguments);
     command
 }
 
 /// A webhook process, ended when this is dropped or the test process ends in whatever way.
-pub struct Webhook {
-    pub address: String,
+pub(crate) struct Webhook {
+    pub(crate) address: String,
     /// The shell beside the webhook ends it when this pipe closes.
     _lifeline: ChildStdin,
 }
 
 impl Webhook {
-    pub fn start(command: &Command) -> Self {
+    pub(crate) fn start(command: &Command) -> Self {
         let mut shell = Command::new("sh");
-        shell.args(["-c", r#""$0" "$@" & cat > /dev/null; kill $!; wait $!"#]).arg(command.get_program()).args(command.get_args());
+        shell
+            .args(["-c", r#""$0" "$@" & cat > /dev/null; kill $!; wait $!"#])
+            .arg(command.get_program())
+            .args(command.get_args());
         for (name, value) in command.get_envs() {
             shell.env(name, value.unwrap_or_default());
         }
-        let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("sh");
+        let mut child =
+            shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("sh");
         let lifeline = child.stdin.take().unwrap();
         let (sender, lines) = mpsc::channel();
         read_lines(child.stdout.take().unwrap(), sender.clone());
@@ -98,11 +105,16 @@ fn read_lines(pipe: impl std::io::Read + Send + 'static, sender: mpsc::Sender<St
 
 fn address(line: &str) -> Option<String> {
     let line: Value = serde_json::from_str(line).ok()?;
-    line.pointer("/fields/address")?.as_str().map(str::to_owned)
+    line.get("address")?.as_str().map(str::to_owned)
 }
 
 /// The webhooks of `manifests/base` under another name, pointed at `client_config`, with `changes` merged into each.
-pub async fn configuration(cluster: &Cluster, name: &str, client_config: &Value, changes: &Value) -> Value {
+pub(crate) async fn configuration(
+    cluster: &Cluster,
+    name: &str,
+    client_config: &Value,
+    changes: &Value,
+) -> Value {
     let base = Path::new(REPOSITORY).join("manifests/base");
     let rendered = cluster.kubectl(&["kustomize".as_ref(), base.as_os_str()]).await.unwrap();
     let documents: Vec<Value> = serde_saphyr::from_multiple(&rendered).unwrap();
@@ -119,7 +131,7 @@ pub async fn configuration(cluster: &Cluster, name: &str, client_config: &Value,
 }
 
 /// Registers the webhooks and waits until the API server calls them.
-pub async fn register(cluster: &Cluster, name: &str, client_config: &Value, changes: &Value) {
+pub(crate) async fn register(cluster: &Cluster, name: &str, client_config: &Value, changes: &Value) {
     let client = cluster.client().await.unwrap();
     let configuration = configuration(cluster, name, client_config, changes).await;
     create(&client, "", configuration).await.expect("the API server takes the configuration");
@@ -136,7 +148,8 @@ async fn wait_until_called(cluster: &Cluster, configuration: &str) {
         let name = format!("probe-{}", number.get());
         let pod = asking_pod(&name, &json!([{"name": "ascend", "image": "probe"}]));
         create(&client, &namespace, pod).await.map_err(|error| error.to_string())?;
-        let called = calls(cluster, &namespace, &name).iter().any(|call| call["configuration"] == configuration);
+        let called =
+            calls(cluster, &namespace, &name).iter().any(|call| call["configuration"] == configuration);
         if called { Ok(()) } else { Err("not yet".to_owned()) }
     })
     .await
@@ -144,7 +157,7 @@ async fn wait_until_called(cluster: &Cluster, configuration: &str) {
 }
 
 /// A Pod that asks for a dump by its own annotation.
-pub fn asking_pod(name: &str, containers: &Value) -> Value {
+pub(crate) fn asking_pod(name: &str, containers: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "annotations": {"recover-strategy": "dump"}},
@@ -159,53 +172,66 @@ async fn install_definitions(cluster: &Cluster) {
     cluster.kubectl(&["create".as_ref(), "-f".as_ref(), file.as_os_str()]).await.unwrap();
     for name in ["ascendjobs.mindxdl.gitee.com", "jobs.batch.volcano.sh"] {
         let definition = format!("crd/{name}");
-        cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &definition]).await.unwrap();
+        cluster
+            .kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &definition])
+            .await
+            .unwrap();
     }
 }
 
 /// Job files of other people, laid beside the repository where it is developed.
-pub fn inputs_directory() -> PathBuf {
+pub(crate) fn inputs_directory() -> PathBuf {
     Path::new(REPOSITORY).join("../shared/inputs")
 }
 
 /// Creates any object; returns it as the API server stored it.
-pub async fn create(client: &Client, namespace: &str, object: Value) -> kube::Result<Value> {
+pub(crate) async fn create(client: &Client, namespace: &str, object: Value) -> kube::Result<Value> {
     let object: DynamicObject = serde_json::from_value(object).unwrap();
     let created = api(client, namespace, &object).create(&PostParams::default(), &object).await?;
     Ok(serde_json::to_value(created).unwrap())
 }
 
 /// The API of an object's own kind; cluster-wide when `namespace` is empty.
-pub fn api(client: &Client, namespace: &str, object: &DynamicObject) -> Api<DynamicObject> {
+pub(crate) fn api(client: &Client, namespace: &str, object: &DynamicObject) -> Api<DynamicObject> {
     let types = object.types.as_ref().expect("apiVersion and kind");
     let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(types).unwrap());
-    if namespace.is_empty() { Api::all_with(client.clone(), &resource) } else { Api::namespaced_with(client.clone(), namespace, &resource) }
+    if namespace.is_empty() {
+        Api::all_with(client.clone(), &resource)
+    } else {
+        Api::namespaced_with(client.clone(), namespace, &resource)
+    }
 }
 
 /// The webhook calls that the API server noted for the creation of an object.
-pub fn calls(cluster: &Cluster, namespace: &str, name: &str) -> Vec<Value> {
+pub(crate) fn calls(cluster: &Cluster, namespace: &str, name: &str) -> Vec<Value> {
     creation(cluster, namespace, name).map_or_else(Vec::new, |event| {
-        let notes = event.annotations.iter().filter(|(key, _)| key.starts_with("mutation.webhook.admission.k8s.io/"));
+        let notes =
+            event.annotations.iter().filter(|(key, _)| key.starts_with("mutation.webhook.admission.k8s.io/"));
         notes.filter_map(|(_, note)| serde_json::from_str(note).ok()).collect()
     })
 }
 
 /// The audit event of an object's creation.
-pub fn creation(cluster: &Cluster, namespace: &str, name: &str) -> Option<AuditEvent> {
+pub(crate) fn creation(cluster: &Cluster, namespace: &str, name: &str) -> Option<AuditEvent> {
     cluster.audit_log().unwrap().into_iter().find(|event| {
         let Some(object) = &event.object_ref else { return false };
         // A generated name is only in the response, so the request of a `generateName` has none.
-        event.verb == "create" && event.stage == "ResponseComplete" && object.namespace == namespace && object.subresource.is_empty() && object.name == name
+        event.verb == "create"
+            && event.stage == "ResponseComplete"
+            && object.namespace == namespace
+            && object.subresource.is_empty()
+            && object.name == name
     })
 }
 
 /// What the core makes of an object of any kind.
-pub fn examine(object: &Value) -> Outcome {
-    let kind = WorkloadKind::of(object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap()).unwrap();
+pub(crate) fn examine(object: &Value) -> Outcome {
+    let kind =
+        WorkloadKind::of(object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap()).unwrap();
     inject(kind, &object.to_string(), &Policy::default()).unwrap()
 }
 
-pub fn base64(text: String) -> String {
+pub(crate) fn base64(text: String) -> String {
     use base64::Engine;
     base64::engine::general_purpose::STANDARD.encode(text)
 }
