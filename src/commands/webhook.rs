@@ -25,7 +25,9 @@ use crate::logging::Logging;
 const MOST_WORKERS: usize = 4;
 
 /// Answer admission reviews over HTTPS, until SIGTERM
+// The last of a flag wins, so that an overlay of the manifests can append its own.
 #[derive(Debug, clap::Args)]
+#[command(args_override_self = true)]
 pub(crate) struct Webhook {
     /// Configuration file, YAML; reloaded when it changes
     #[arg(long, env = "SWANSONG_CONFIG", value_name = "FILE")]

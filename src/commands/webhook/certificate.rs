@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use swansong_certs::{
     CHECK_INTERVAL, ClientRoots, Event, FilePair, FileWatcher, Manager, MinimumTls, Objects, Observer,
     Resolver, Settings, SystemClock, TlsOptions, service_names,
@@ -111,10 +111,11 @@ impl Certificate {
 async fn client_config() -> anyhow::Result<kube::Config> {
     const HINT: &str = "without --tls-cert and --tls-key the certificate is kept in a Secret, \
                         but the API server can't be found; give both files, or run in a cluster";
+    // The errors tell their causes themselves, so there is no chain to keep.
     if env::var_os(IN_CLUSTER).is_some() {
-        kube::Config::incluster().context(HINT)
+        kube::Config::incluster().map_err(|error| anyhow!("{HINT} ({error})"))
     } else {
-        kube::Config::infer().await.context(HINT)
+        kube::Config::infer().await.map_err(|error| anyhow!("{HINT} ({error})"))
     }
 }
 

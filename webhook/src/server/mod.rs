@@ -194,6 +194,7 @@ impl Server {
         draining.store(true, Relaxed);
         info!(delay = ?limits.drain_delay, "draining");
         sleep(limits.drain_delay).await;
+        info!("closing connections");
         // A receiver that is gone has stopped already.
         let _ = stop_main.send(());
         if timeout(limits.drain, &mut main).await.is_err() {

@@ -1,0 +1,10 @@
+//! The webhook as a cluster has it: the real binary, real TLS over loopback.
+
+mod client;
+mod harness;
+mod lifecycle;
+mod limits;
+mod observe;
+mod reload;
+mod reviews;
+mod startup;

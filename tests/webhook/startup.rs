@@ -1,0 +1,86 @@
+//! What can't be served with is told at start, and what to do about it.
+
+use std::path::Path;
+
+use rustls::version::{TLS12, TLS13};
+
+use crate::client::Client;
+use crate::harness::{Pair, Webhook, fails};
+
+fn told(certificate: &Path, key: &Path, arguments: &[&str], needles: &[&str]) {
+    let (code, stderr) = fails(certificate, key, arguments);
+    assert_eq!(code, Some(1), "{stderr}");
+    let last = stderr.lines().last().expect("an error");
+    for needle in needles {
+        assert!(last.contains(needle), "{last:?} lacks {needle:?}");
+    }
+}
+
+#[test]
+fn certificates_that_cannot_be_served() {
+    let (pair, other) = (Pair::new(), Pair::new());
+    told(&pair.certificate_file(), &other.key_file(), &[], &["tls.key", "is not the key", "tls.crt"]);
+    told(Path::new("/no/such.crt"), &pair.key_file(), &[], &["/no/such.crt", "can't be read"]);
+    told(&pair.certificate_file(), Path::new("/no/such.key"), &[], &["/no/such.key", "can't be read"]);
+    told(&pair.key_file(), &pair.key_file(), &[], &["no certificate"]);
+    let expired = Pair::with(|params| params.not_after = rcgen::date_time_ymd(2020, 1, 1));
+    told(&expired.certificate_file(), &expired.key_file(), &[], &["expired", "2020-01-01", "renew"]);
+}
+
+#[test]
+fn configurations_that_cannot_be_used() {
+    let pair = Pair::new();
+    let directory = tempfile::tempdir().expect("a directory");
+    let config = directory.path().join("config.yaml");
+    let path = config.to_str().expect("text");
+    let arguments = ["--config", path];
+    told(&pair.certificate_file(), &pair.key_file(), &arguments, &[path, "can't be read"]);
+    for (text, needles) in [
+        ("ports:\n  ttp:\n    name: abcdefghijklmnop\n", ["line 3", "ports.ttp.name", "15"]),
+        ("port: 1\n", ["line 1", "port: ", "choose among"]),
+    ] {
+        std::fs::write(&config, text).expect("written");
+        told(&pair.certificate_file(), &pair.key_file(), &arguments, &needles);
+    }
+}
+
+#[test]
+fn a_port_in_use() {
+    let pair = Pair::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    for flag in ["--listen", "--health-listen"] {
+        let arguments = [flag, &address];
+        told(&pair.certificate_file(), &pair.key_file(), &arguments, &[&address, "can't be listened on"]);
+    }
+}
+
+#[test]
+fn a_client_authority_that_is_none() {
+    let pair = Pair::new();
+    let key = pair.key_file();
+    let arguments = ["--client-ca", key.to_str().expect("text")];
+    told(&pair.certificate_file(), &pair.key_file(), &arguments, &["client authorities", "no certificate"]);
+}
+
+#[test]
+fn clients_without_a_certificate_are_kept_out_when_told_so() {
+    let authority = Pair::new();
+    let path = authority.certificate_file();
+    let webhook = Webhook::start(&["--client-ca", path.to_str().expect("text")]);
+    // The client learns of it with the first read: in TLS 1.3 its own side of the handshake is done before.
+    if let Ok(mut client) = Client::try_connect(&webhook.address, &webhook.pair.certificate, &TLS13) {
+        let _ = client.try_send(b"GET / HTTP/1.1\r\nHost: w\r\n\r\n");
+    }
+    webhook.metric_becomes("swansong_tls_handshake_failures_total", 1.0);
+}
+
+#[test]
+fn tls_1_2_is_spoken_only_when_told_so() {
+    let webhook = Webhook::start(&[]);
+    assert!(Client::try_connect(&webhook.address, &webhook.pair.certificate, &TLS12).is_err());
+    assert!(Client::try_connect(&webhook.address, &webhook.pair.certificate, &TLS13).is_ok());
+    let webhook = Webhook::start(&["--tls-min-version", "1.2"]);
+    assert!(Client::try_connect(&webhook.address, &webhook.pair.certificate, &TLS12).is_ok());
+    assert!(Client::try_connect(&webhook.address, &webhook.pair.certificate, &TLS13).is_ok());
+}
