@@ -1,0 +1,264 @@
+//! The documentation against the code: links that lead somewhere, configuration that parses, an example that works,
+//! commands that print what is shown.
+//!
+//! `UPDATE_GOLDEN=1 cargo test --test docs` renews what commands print; read the difference before you commit it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use swansong_webhook::config::Config;
+use swansong_webhook::inject::inject;
+use swansong_webhook::policy::Policy;
+use swansong_webhook::workload::WorkloadKind;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn pages() -> Vec<PathBuf> {
+    let mut pages = Vec::new();
+    for folder in ["", "docs", "docs/decisions"] {
+        for entry in fs::read_dir(root().join(folder)).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
+
+/// The text without fenced blocks, in which nothing is a link or a heading.
+fn prose(text: &str) -> String {
+    let mut fenced = false;
+    let mut prose = String::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            prose.push_str(line);
+            prose.push('\n');
+        }
+    }
+    prose
+}
+
+/// The fenced blocks of a language.
+fn blocks(text: &str, language: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Vec<&str>> = None;
+    for line in text.lines() {
+        match (&mut open, line.strip_prefix("```")) {
+            (None, Some(found)) if found == language => open = Some(Vec::new()),
+            (Some(_), Some(_)) => blocks.extend(open.take().map(|lines| lines.join("\n"))),
+            (Some(lines), None) => lines.push(line),
+            (None, _) => {}
+        }
+    }
+    blocks
+}
+
+/// The anchors that a page's headings make.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| {
+            let title = line.trim_start_matches('#').trim().to_lowercase();
+            let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut seen = 0;
+    for page in pages() {
+        let text = prose(&read(&page));
+        for rest in text.split("](").skip(1) {
+            let target = rest.split(')').next().expect("a target");
+            if target.contains("://") {
+                continue;
+            }
+            seen += 1;
+            let (file, anchor) =
+                target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
+            let path =
+                if file.is_empty() { page.clone() } else { page.parent().expect("a folder").join(file) };
+            assert!(path.exists(), "{}: nothing at {target}", page.display());
+            if let Some(anchor) = anchor {
+                let there = anchors(&prose(&read(&path)));
+                assert!(there.contains(anchor), "{}: no heading for {target}", page.display());
+            }
+        }
+    }
+    assert!(seen > 50, "only {seen} links were found");
+}
+
+#[test]
+fn the_configuration_page_shows_every_key_with_its_default() {
+    let page = read(&root().join("docs/configuration.md"));
+    let mut keys = BTreeSet::new();
+    for block in blocks(&page, "yaml").iter().filter(|block| !block.contains("resources:")) {
+        let config = Config::parse(block).unwrap_or_else(|faults| panic!("{faults}\n{block}"));
+        let mut policy = config.policy().clone();
+        // Examples, since the default is empty.
+        policy.image_rules.clear();
+        policy.extra_env.clear();
+        assert_eq!(
+            (policy, config.strictness()),
+            (Policy::default(), Config::default().strictness()),
+            "{block}"
+        );
+        keys.extend(block.lines().filter(|line| !line.starts_with([' ', '#'])).map(str::to_owned));
+    }
+    let shipped = read(&root().join("manifests/base/config.yaml"));
+    for line in shipped.lines().filter_map(|line| line.strip_prefix("# ")) {
+        let key = line.split(':').next().expect("a key");
+        if line.contains(':') && key.chars().all(|c| c.is_ascii_alphanumeric()) {
+            assert!(keys.iter().any(|shown| shown.starts_with(&format!("{key}:"))), "{key} is not explained");
+        }
+    }
+}
+
+#[test]
+fn the_example_job_is_injected_without_a_warning() {
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(&read(&root().join("docs/examples/ascendjob-pytorch.yaml")))
+            .expect("YAML");
+    let job = &documents[0];
+    let outcome =
+        inject(WorkloadKind::AscendJob, &job.to_string(), &Policy::default()).expect("an AscendJob");
+    assert!(outcome.injected());
+    assert_eq!(outcome.warnings, []);
+    assert_eq!(outcome.templates.len(), 2);
+    let reset = &documents[1]["metadata"]["name"];
+    assert_eq!(reset, &format!("reset-config-{}", job["metadata"]["name"].as_str().expect("a name")));
+}
+
+/// Runs a line of the documentation as a shell in the repository would; both outputs, as a terminal shows them.
+fn run(line: &str) -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_swansong"));
+    let path = std::env::var("PATH").expect("a PATH");
+    let folder = program.parent().expect("a folder").display();
+    let output = Command::new("bash")
+        .args(["-c", &format!("exec 2>&1; {line}")])
+        .current_dir(root())
+        .env("PATH", format!("{folder}:{path}"))
+        .output()
+        .expect("bash runs");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// A block of commands, each followed by what it really prints.
+fn rerun(block: &str) -> String {
+    let commands = block.lines().filter_map(|line| line.strip_prefix("$ "));
+    let sessions: Vec<String> = commands.map(|line| format!("$ {line}\n{}", run(line))).collect();
+    sessions.concat().trim_end().to_owned()
+}
+
+#[test]
+fn commands_print_what_the_pages_show() {
+    let mut seen = 0;
+    for page in pages() {
+        let text = read(&page);
+        let mut renewed = text.clone();
+        for block in blocks(&text, "console").iter().filter(|block| block.contains("swansong ")) {
+            seen += 1;
+            let real = rerun(block);
+            if std::env::var_os("UPDATE_GOLDEN").is_some() {
+                renewed = renewed.replace(block, &real);
+            } else {
+                assert_eq!(block, &real, "{}", page.display());
+            }
+        }
+        if renewed != text {
+            fs::write(&page, renewed).expect("the page");
+        }
+    }
+    assert!(seen >= 5, "only {seen} blocks were run");
+}
+
+/// What a webhook that was just started tells Prometheus.
+fn metrics() -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+    fs::write(&certificate, pair.cert.pem()).expect("tls.crt");
+    fs::write(&key, pair.signing_key.serialize_pem()).expect("tls.key");
+    let mut webhook = Command::new(env!("CARGO_BIN_EXE_swansong"))
+        .args([
+            "webhook",
+            "--listen",
+            "127.0.0.1:0",
+            "--health-listen",
+            "127.0.0.1:0",
+            "--log-format",
+            "json",
+        ])
+        .arg("--tls-cert")
+        .arg(&certificate)
+        .arg("--tls-key")
+        .arg(&key)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the webhook starts");
+    let log = BufReader::new(webhook.stderr.take().expect("a log"));
+    let address = log.lines().find_map(|line| {
+        let entry: Value = serde_json::from_str(&line.expect("a line")).expect("JSON");
+        entry["health_address"].as_str().map(str::to_owned)
+    });
+    let mut text = String::new();
+    if let Some(address) = address {
+        let mut stream = TcpStream::connect(address).expect("the health port");
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            .expect("a request");
+        stream.read_to_string(&mut text).expect("an answer");
+    }
+    webhook.kill().and_then(|()| webhook.wait()).expect("the webhook ends");
+    text
+}
+
+#[test]
+fn the_metrics_page_lists_what_is_told() {
+    let page = read(&root().join("docs/metrics.md"));
+    let shown: BTreeSet<(&str, &str)> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `swansong_"))
+        .map(|row| {
+            let (name, rest) = row.split_once("` | ").expect("a name");
+            (name, rest.split([' ', ',']).next().expect("a type"))
+        })
+        .collect();
+    let text = metrics();
+    let told: BTreeSet<(&str, &str)> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE swansong_")?.split_once(' ')).collect();
+    assert!(told.len() > 5, "{text}");
+    // These are told from their first event on.
+    let later =
+        BTreeSet::from([("review_warnings_total", "counter"), ("tls_reload_failures_total", "counter")]);
+    assert_eq!(shown, &told | &later);
+}
+
+#[test]
+fn both_editions_of_the_readme_show_the_same() {
+    let (english, chinese) = (read(&root().join("README.md")), read(&root().join("README.zh.md")));
+    for language in ["console", "text"] {
+        assert_eq!(blocks(&english, language), blocks(&chinese, language), "{language}");
+    }
+    let rows = |text: &str| {
+        text.lines().filter(|line| line.starts_with("| ") && line.contains("**Swansong**")).count()
+    };
+    assert_eq!(rows(&english), rows(&chinese));
+}
