@@ -42,7 +42,7 @@ async fn rank(pods: &Api<Pod>, pod: Pod) -> Result<Rank, String> {
     // The container may be faster than the kubelet's report of the pod's address.
     let addressed = pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some());
     match told.complete {
-        Some(_) if addressed => Ok(Rank { pod, told }),
+        Some(_) if addressed => Ok(Rank { pod, log, told }),
         _ => Err(format!("{name}: {}; last line: {}", state(&pod), log.lines().last().unwrap_or_default())),
     }
 }

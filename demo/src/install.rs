@@ -1,5 +1,7 @@
 //! Bringing Swansong into a test cluster, as `make image install` brings it into any other.
 
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -10,6 +12,7 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use swansong_testcluster::image::{ImageBuilder, ImageError};
 use swansong_testcluster::{Cluster, Error as ClusterError, eventually};
+use tempfile::TempDir;
 
 /// The image's name.
 pub const IMAGE: &str = "localhost/swansong:dev";
@@ -57,7 +60,7 @@ pub async fn load_image(cluster: &Cluster, program: &Path, folder: &Path) -> Res
 pub async fn install(cluster: &Cluster) -> Result<(), InstallError> {
     let manifests = with_image()?;
     let apply = ["apply", "--server-side", "--force-conflicts", "--kustomize"].map(Path::new);
-    cluster.kubectl(&[&apply[..], &[manifests.as_path()]].concat()).await?;
+    cluster.kubectl(&[&apply[..], &[manifests.path()]].concat()).await?;
     let rollout = ["rollout", "status", "deployment/swansong-webhook", "--timeout=120s"];
     if let Err(error) = cluster.kubectl(&[&["--namespace=swansong-system"], &rollout[..]].concat()).await {
         return Err(InstallError::Manifests { what: error.to_string(), reason: explain(cluster).await });
@@ -84,18 +87,21 @@ async fn answers(cluster: &Cluster) -> Result<(), ClusterError> {
     .await
 }
 
-/// A kustomization of the manifests with our image, below `target/`, and its folder.
-fn with_image() -> Result<PathBuf, InstallError> {
+/// A kustomization of the manifests with our image, below `target/`, as long as it is held.
+fn with_image() -> Result<TempDir, InstallError> {
     let failed = |reason| InstallError::Manifests { what: "manifests/with-image".to_owned(), reason };
-    // The script wants it two levels below the repository's top.
-    let folder = format!("target/demo-{}", std::process::id());
+    let unmade = |error: io::Error| failed(error.to_string());
+    // The script wants its folder two levels below the repository's top.
+    let target = repository().join("target");
+    fs::create_dir_all(&target).map_err(unmade)?;
+    let folder = tempfile::Builder::new().prefix("install-").tempdir_in(&target).map_err(unmade)?;
     let mut script = Command::new("manifests/with-image");
-    script.args(["base", IMAGE, &folder]).current_dir(repository()).stdin(Stdio::null());
-    let output = script.output().map_err(|error| failed(error.to_string()))?;
+    script.args(["base", IMAGE]).arg(folder.path()).current_dir(repository()).stdin(Stdio::null());
+    let output = script.output().map_err(unmade)?;
     if !output.status.success() {
         return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
     }
-    Ok(repository().join(folder))
+    Ok(folder)
 }
 
 /// What the webhook's pods say, for somebody who has to find out why they aren't ready.

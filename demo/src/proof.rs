@@ -17,6 +17,8 @@ pub struct Rank {
     /// The pod as it is stored.
     pub pod: Pod,
     /// What its container printed.
+    pub log: String,
+    /// The facts in that.
     pub told: Told,
 }
 
@@ -139,7 +141,8 @@ mod tests {
         let common = ["env TTP_PORT=8000", "env TASKD_PROCESS_ENABLE=on", "env HIGH_AVAILABILITY=dump"];
         facts.extend(common.iter().chain(lines).map(|&fact| fact.to_owned()));
         let log: Vec<_> = facts.iter().map(|fact| format!("swansong-demo: {fact}")).collect();
-        Rank { pod: serde_json::from_value(pod).unwrap(), told: Told::read(&log.join("\n")) }
+        let log = log.join("\n");
+        Rank { pod: serde_json::from_value(pod).unwrap(), told: Told::read(&log), log }
     }
 
     fn service(ports: &[(&str, u16)]) -> Service {
