@@ -10,5 +10,18 @@
 //! ```
 //!
 //! - [`root`]: paths below the host root, from which no link leads out.
+//! - [`check`]: the checks of the host.
+//! - [`preload`]: whether the preload is live in the pods of this node.
+//! - [`reason`]: the one vocabulary of findings.
+//! - [`report`]: what is said about a node.
+//! - [`config`]: the YAML file that says what is demanded.
 
+pub mod check;
+pub mod config;
+mod elf;
+pub mod preload;
+pub mod reason;
+pub mod report;
 pub mod root;
+
+pub use self::elf::Machine;

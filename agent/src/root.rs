@@ -92,6 +92,11 @@ impl HostRoot {
         self.entry(handle.into())
     }
 
+    /// Where the link at `path` leads, as it is written; an error if there is none.
+    pub fn link(&self, path: impl AsRef<Path>) -> Look<PathBuf> {
+        self.root.readlink(path).map_err(|error| LookError::from(&error))
+    }
+
     /// The whole of a regular file of at most `limit` bytes.
     pub fn read(&self, path: impl AsRef<Path>, limit: u64) -> Look<Vec<u8>> {
         self.follow(path)?.read(limit)

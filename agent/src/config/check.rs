@@ -1,0 +1,179 @@
+//! From the file's shape to a proven [`Config`]: every fault is found, not only the first.
+
+use std::time::Duration;
+
+use serde_saphyr::{Location, Spanned};
+
+use super::Config;
+use super::fault::{Fault, Faults};
+use super::file::{self, At, File};
+use crate::check::{Family, Trust};
+
+pub(super) fn check(file: File) -> Result<Config, Faults> {
+    let mut checker = Checker { faults: Vec::new(), config: Config::default() };
+    checker.product(file.family, file.pci_ids.unwrap_or_default(), file.npus);
+    checker.driver(file.driver.unwrap_or_default());
+    checker.config.npu_smi = checker.paths("npuSmi", file.npu_smi);
+    let libraries = file.host_libraries.unwrap_or_default();
+    checker.config.host_libmspti = checker.path("hostLibraries.libmspti", libraries.libmspti);
+    checker.config.host_libtaskd = checker.path("hostLibraries.libtaskd", libraries.libtaskd);
+    checker.config.paths = checker.paths("paths", file.paths);
+    checker.ports(file.ports);
+    checker.clusterd(file.clusterd.unwrap_or_default());
+    if let Some(skew) = checker.duration("clock.maxSkew", file.clock.unwrap_or_default().max_skew) {
+        checker.config.max_skew = skew;
+    }
+    if let Some(grace) = checker.duration("preload.grace", file.preload.unwrap_or_default().grace) {
+        checker.config.grace = grace;
+    }
+    if checker.faults.is_empty() { Ok(checker.config) } else { Err(Faults(checker.faults)) }
+}
+
+struct Checker {
+    faults: Vec<Fault>,
+    config: Config,
+}
+
+impl Checker {
+    fn fault(&mut self, at: &Location, key: impl Into<String>, problem: impl Into<String>) {
+        let position = (*at != Location::UNKNOWN).then(|| (at.line(), at.column()));
+        self.faults.push(Fault { position, key: key.into(), problem: problem.into() });
+    }
+
+    fn product(&mut self, family: At<String>, ids: file::PciIds, npus: At<i64>) {
+        self.config.family = family.and_then(|family| self.family("family", &family));
+        for (id, family) in ids.0 {
+            let key = format!("pciIds.{id}");
+            let digits = id.trim_start_matches("0x");
+            let number = u16::from_str_radix(digits, 16);
+            match number {
+                Ok(number) if digits.len() == 4 => {
+                    if let Some(family) = self.family(&key, &family) {
+                        self.config.pci_ids.insert(number, family);
+                    }
+                }
+                _ => self.fault(
+                    &family.referenced,
+                    key,
+                    "isn't a PCI device id; write four hexadecimal digits as `lspci -n` shows them, such as \"0xd802\"",
+                ),
+            }
+        }
+        if let Some(npus) = npus {
+            match u32::try_from(npus.value) {
+                Ok(number @ 1..=1024) => self.config.npus = Some(number),
+                _ => self.fault(
+                    &npus.referenced,
+                    "npus",
+                    format!("{} isn't a number of NPUs; give one from 1 to 1024", npus.value),
+                ),
+            }
+        }
+    }
+
+    fn family(&mut self, key: &str, family: &Spanned<String>) -> Option<Family> {
+        let found = family.value.parse().ok();
+        if found.is_none() {
+            let names: Vec<&str> = Family::ALL.iter().map(|family| family.as_str()).collect();
+            let problem =
+                format!("{:?} isn't a product family; choose among {}", family.value, names.join(", "));
+            self.fault(&family.referenced, key, problem);
+        }
+        found
+    }
+
+    fn driver(&mut self, driver: file::Driver) {
+        self.config.driver.path = self.path("driver.path", driver.path);
+        if let Some(version) = driver.minimum_version {
+            match version.value.parse() {
+                Ok(minimum) => self.config.driver.minimum_version = Some(minimum),
+                Err(error) => {
+                    let problem = format!("{:?} can't be compared: {error}", version.value);
+                    self.fault(&version.referenced, "driver.minimumVersion", problem);
+                }
+            }
+        }
+        if let Some(libraries) = driver.libraries {
+            self.config.driver.libraries.clear();
+            for (index, library) in libraries.into_iter().enumerate() {
+                if library.value.is_empty() || library.value.contains('/') {
+                    let problem = format!(
+                        "{:?} isn't the name of a library; give it without folders, such as libdcmi.so",
+                        library.value
+                    );
+                    self.fault(&library.referenced, format!("driver.libraries[{index}]"), problem);
+                }
+                self.config.driver.libraries.push(library.value);
+            }
+        }
+        self.config.driver.library_folders = self.paths("driver.libraryFolders", driver.library_folders);
+        self.config.driver.trust = match driver.trust {
+            None | Some(file::Trust::Root) => Trust::Owner(0),
+            Some(file::Trust::Anyone) => Trust::Anyone,
+        };
+    }
+
+    fn path(&mut self, key: &str, path: At<String>) -> Option<String> {
+        let path = path?;
+        let wrong = !path.value.starts_with('/') || path.value.contains('\0');
+        if wrong || path.value.split('/').any(|part| part == "..") {
+            let problem =
+                format!("{:?} isn't an absolute path without `..`; give it as the host sees it", path.value);
+            self.fault(&path.referenced, key, problem);
+        }
+        let trimmed = path.value.trim_end_matches('/');
+        Some(if trimmed.is_empty() { "/".to_owned() } else { trimmed.to_owned() })
+    }
+
+    fn paths(&mut self, key: &str, paths: Option<Vec<Spanned<String>>>) -> Vec<String> {
+        let paths = paths.unwrap_or_default().into_iter().enumerate();
+        paths.filter_map(|(index, path)| self.path(&format!("{key}[{index}]"), Some(path))).collect()
+    }
+
+    fn ports(&mut self, ports: At<Vec<Spanned<i64>>>) {
+        let Some(ports) = ports else { return };
+        self.config.ports.clear();
+        for (index, port) in ports.value.into_iter().enumerate() {
+            match u16::try_from(port.value) {
+                Ok(number) if number > 0 => self.config.ports.push(number),
+                _ => self.fault(
+                    &port.referenced,
+                    format!("ports[{index}]"),
+                    format!("{} isn't a port; give a number from 1 to 65535", port.value),
+                ),
+            }
+        }
+    }
+
+    fn clusterd(&mut self, clusterd: file::Clusterd) {
+        if let Some(dial) = clusterd.dial {
+            self.config.clusterd.dial = dial;
+        }
+        if let Some(address) = clusterd.address {
+            let sound = address.value.rsplit_once(':').is_some_and(|(host, port)| {
+                !host.is_empty() && !host.contains("//") && port.parse::<u16>().is_ok_and(|port| port > 0)
+            });
+            if !sound {
+                let problem = format!("{:?} isn't `host:port`, such as 10.0.0.1:8899", address.value);
+                self.fault(&address.referenced, "clusterd.address", problem);
+            }
+            self.config.clusterd.address = address.value;
+        }
+        if let Some(timeout) = self.duration("clusterd.timeout", clusterd.timeout) {
+            self.config.clusterd.timeout = timeout;
+        }
+    }
+
+    fn duration(&mut self, key: &str, duration: At<String>) -> Option<Duration> {
+        let duration = duration?;
+        match humantime::parse_duration(&duration.value) {
+            Ok(parsed) if !parsed.is_zero() && parsed <= Duration::from_hours(1) => Some(parsed),
+            _ => {
+                let problem =
+                    format!("{:?} isn't a time up to an hour; write it as 30s or 2m", duration.value);
+                self.fault(&duration.referenced, key, problem);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The shape of the configuration file. Everything may be left out; what isn't known is refused.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_saphyr::Spanned;
+
+/// A value with its place in the file; `null` counts as left out, as when a section is all comments.
+pub(super) type At<T> = Option<Spanned<T>>;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct File {
+    pub(super) family: At<String>,
+    pub(super) pci_ids: Option<PciIds>,
+    pub(super) npus: At<i64>,
+    pub(super) driver: Option<Driver>,
+    pub(super) npu_smi: Option<Vec<Spanned<String>>>,
+    pub(super) host_libraries: Option<HostLibraries>,
+    pub(super) paths: Option<Vec<Spanned<String>>>,
+    pub(super) ports: At<Vec<Spanned<i64>>>,
+    pub(super) clusterd: Option<Clusterd>,
+    pub(super) clock: Option<Clock>,
+    pub(super) preload: Option<Preload>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Driver {
+    pub(super) path: At<String>,
+    pub(super) minimum_version: At<String>,
+    pub(super) libraries: Option<Vec<Spanned<String>>>,
+    pub(super) library_folders: Option<Vec<Spanned<String>>>,
+    pub(super) trust: Option<Trust>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Trust {
+    Root,
+    Anyone,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct HostLibraries {
+    pub(super) libmspti: At<String>,
+    pub(super) libtaskd: At<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Clusterd {
+    pub(super) dial: Option<bool>,
+    pub(super) address: At<String>,
+    pub(super) timeout: At<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Clock {
+    pub(super) max_skew: At<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Preload {
+    pub(super) grace: At<String>,
+}
+
+/// PCI device ids and the names of families.
+#[derive(Debug, Default)]
+pub(super) struct PciIds(pub(super) Vec<(String, Spanned<String>)>);
+
+impl<'de> Deserialize<'de> for PciIds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PciIdsVisitor;
+        impl<'de> Visitor<'de> for PciIdsVisitor {
+            type Value = PciIds;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a mapping from PCI device ids to product families")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut ids = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    ids.push(entry);
+                }
+                Ok(PciIds(ids))
+            }
+        }
+        deserializer.deserialize_map(PciIdsVisitor)
+    }
+}

@@ -1,0 +1,167 @@
+//! The agent's configuration: one YAML file, strict, proven before it is used.
+
+mod check;
+mod fault;
+mod file;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::time::Duration;
+
+pub use self::fault::{ConfigError, Fault, Faults};
+use crate::check::{Family, Trust, Version, pci_ids};
+
+/// A ConfigMap can't be larger; whatever is, isn't a configuration.
+const LARGEST: u64 = 1 << 20;
+
+/// What the operator of a cluster may set; plain data that has been proven.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The product family; detected when `None`.
+    pub family: Option<Family>,
+    /// Which families the PCI device ids belong to.
+    pub pci_ids: BTreeMap<u16, Family>,
+    /// How many NPUs each node has to have; any number above zero when `None`.
+    pub npus: Option<u32>,
+    /// The driver.
+    pub driver: Driver,
+    /// Where npu-smi may be, instead of the usual places; empty for those.
+    pub npu_smi: Vec<String>,
+    /// libmspti.so on the host; not checked when `None`.
+    pub host_libmspti: Option<String>,
+    /// libtaskd.so on the host; not checked when `None`.
+    pub host_libtaskd: Option<String>,
+    /// Further paths that have to be there.
+    pub paths: Vec<String>,
+    /// The ports that hostNetwork jobs need.
+    pub ports: Vec<u16>,
+    /// ClusterD.
+    pub clusterd: Clusterd,
+    /// By how much the clock may differ from that of the API server.
+    pub max_skew: Duration,
+    /// How long a process has to live before the preload check judges it, and a bad verdict to stand before it is told.
+    pub grace: Duration,
+}
+
+/// The driver and what is demanded of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Driver {
+    /// Its folder; found out when `None`.
+    pub path: Option<String>,
+    /// The oldest version that will do.
+    pub minimum_version: Option<Version>,
+    /// Libraries that MindCluster's components have to find and trust.
+    pub libraries: Vec<String>,
+    /// Folders where they may be, besides the usual ones.
+    pub library_folders: Vec<String>,
+    /// Who has to own them.
+    pub trust: Trust,
+}
+
+/// ClusterD and how it is dialled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clusterd {
+    /// Whether it is dialled.
+    pub dial: bool,
+    /// Its gRPC service, `host:port`.
+    pub address: String,
+    /// How long to wait.
+    pub timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            family: None,
+            pci_ids: pci_ids(),
+            npus: None,
+            driver: Driver {
+                path: None,
+                minimum_version: None,
+                libraries: vec!["libdcmi.so".to_owned()],
+                library_folders: Vec::new(),
+                trust: Trust::Owner(0),
+            },
+            npu_smi: Vec::new(),
+            host_libmspti: None,
+            host_libtaskd: None,
+            paths: Vec::new(),
+            // MindIO's controller, TaskD Manager and TaskD Proxy.
+            ports: vec![8000, 9601, 9602],
+            clusterd: Clusterd {
+                dial: true,
+                // Where noded sends its own faults to.
+                address: "clusterd-grpc-svc.mindx-dl.svc.cluster.local:8899".to_owned(),
+                timeout: Duration::from_secs(3),
+            },
+            max_skew: Duration::from_secs(30),
+            grace: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Config {
+    /// Reads a configuration from YAML; an empty text is the default.
+    ///
+    /// # Errors
+    ///
+    /// With every fault found, each with its place and key.
+    pub fn parse(text: &str) -> Result<Self, Faults> {
+        let options = serde_saphyr::options! { with_snippet: false };
+        let mut path = String::new();
+        let file = serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
+            serde_path_to_error::deserialize(deserializer).map_err(|error| {
+                path = error.path().to_string();
+                error.into_inner()
+            })
+        })
+        .map_err(|error| Faults(vec![unreadable(&path, &error)]))?;
+        check::check(file)
+    }
+
+    /// Reads a configuration from a file.
+    ///
+    /// # Errors
+    ///
+    /// When the file can't be read or [`Config::parse`] refuses it.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = read(path).map_err(|problem| ConfigError::Read { path: path.to_owned(), problem })?;
+        Self::parse(&text).map_err(|faults| ConfigError::Invalid { path: path.to_owned(), faults })
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let length = fs::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
+    if length as u64 > LARGEST {
+        return Err(io::Error::other("it is larger than 1 MiB"));
+    }
+    Ok(text)
+}
+
+/// A fault of the YAML itself, or of its shape, at `path`.
+fn unreadable(path: &str, error: &serde_saphyr::Error) -> Fault {
+    use serde_saphyr::Error;
+    let error = error.without_snippet();
+    let position = error.location().map(|at| (at.line(), at.column()));
+    let problem = match error {
+        Error::SerdeUnknownField { expected, .. } => {
+            format!("is no key that is known here; choose among {}, or remove it", expected.join(", "))
+        }
+        Error::DuplicateMappingKey { key: Some(name), .. } => format!("has the key {name} twice; keep one"),
+        Error::MultipleDocuments { .. } => "starts a second document; the configuration is one".to_owned(),
+        other => {
+            // The parser ends its messages with the position, which a fault has in front.
+            let text = other.to_string();
+            text.rsplit_once(" at line ").map_or(text.clone(), |(text, _)| text.to_owned())
+        }
+    };
+    // `?` is what the parser couldn't name, `value` a member of its `Spanned`; no key of ours is called so.
+    let keys = path.split('.').filter(|key| !matches!(*key, "" | "?" | "value"));
+    Fault { position, key: keys.collect::<Vec<_>>().join("."), problem }
+}

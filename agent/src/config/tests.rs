@@ -1,0 +1,120 @@
+use super::*;
+
+#[test]
+fn nothing_written_is_the_default() {
+    for text in ["", "# all comments\n", "{}", "driver:\nclusterd:\nnpuSmi:\npreload:\n  # grace: 1m\n"] {
+        assert_eq!(Config::parse(text), Ok(Config::default()), "{text:?}");
+    }
+}
+
+#[test]
+fn everything_written() {
+    let config = Config::parse(
+        r#"
+family: a3
+pciIds: {"0xd807": A5}
+npus: 16
+driver:
+  path: /opt/Ascend/driver/
+  minimumVersion: 25.5.rc1
+  libraries: [libdcmi.so, liblingqu-dcmi.so]
+  libraryFolders: [/opt/dcmi]
+  trust: anyone
+npuSmi: [/opt/bin/npu-smi]
+hostLibraries: {libmspti: /cann/libmspti.so, libtaskd: /t/libtaskd.so}
+paths: [/etc/hccn.conf]
+ports: [9601]
+clusterd: {dial: false, address: "10.0.0.1:8899", timeout: 500ms}
+clock: {maxSkew: 1m}
+preload: {grace: 2m}
+"#,
+    )
+    .expect("sound");
+    let mut pci_ids = pci_ids();
+    pci_ids.insert(0xd807, Family::A5);
+    let expected = Config {
+        family: Some(Family::A3),
+        pci_ids,
+        npus: Some(16),
+        driver: Driver {
+            path: Some("/opt/Ascend/driver".to_owned()),
+            minimum_version: Some("25.5.RC1".parse().expect("a version")),
+            libraries: vec!["libdcmi.so".to_owned(), "liblingqu-dcmi.so".to_owned()],
+            library_folders: vec!["/opt/dcmi".to_owned()],
+            trust: Trust::Anyone,
+        },
+        npu_smi: vec!["/opt/bin/npu-smi".to_owned()],
+        host_libmspti: Some("/cann/libmspti.so".to_owned()),
+        host_libtaskd: Some("/t/libtaskd.so".to_owned()),
+        paths: vec!["/etc/hccn.conf".to_owned()],
+        ports: vec![9601],
+        clusterd: Clusterd {
+            dial: false,
+            address: "10.0.0.1:8899".to_owned(),
+            timeout: Duration::from_millis(500),
+        },
+        max_skew: Duration::from_mins(1),
+        grace: Duration::from_mins(2),
+    };
+    assert_eq!(config, expected);
+}
+
+/// Text, line of the fault, what its message must hold.
+const FAULTY: &[(&str, u64, &[&str])] = &[
+    ("famly: A2", 1, &["famly", "no key", "family"]),
+    ("\nfamily: H100", 2, &["family: \"H100\"", "910A, A2, A3"]),
+    ("driver:\n  path: relative", 2, &["driver.path", "absolute"]),
+    ("driver:\n  path: /a/../b", 2, &["driver.path", "without `..`"]),
+    ("driver:\n  minimumVersion: newest", 2, &["driver.minimumVersion", "24.1.rc1"]),
+    ("driver:\n  libraries:\n    - /a/b.so", 3, &["driver.libraries[0]", "without folders"]),
+    ("driver:\n  trust: nobody", 2, &["driver.trust"]),
+    ("driver:\n  colour: red", 2, &["driver.colour", "minimumVersion"]),
+    ("npus: 0", 1, &["npus: 0", "from 1"]),
+    ("npus: eight", 1, &["npus"]),
+    ("npus: 99999999999", 1, &["npus", "1024"]),
+    ("pciIds: {d80: A2}", 1, &["pciIds.d80", "four hexadecimal digits"]),
+    ("pciIds: {d804: A9}", 1, &["pciIds.d804", "\"A9\""]),
+    ("ports: [0]", 1, &["ports[0]", "65535"]),
+    ("paths:\n- /a\n- b", 3, &["paths[1]"]),
+    ("npuSmi: [npu-smi]", 1, &["npuSmi[0]"]),
+    ("clusterd: {address: \"http://x:1\"}", 1, &["clusterd.address", "host:port"]),
+    ("clusterd: {address: x}", 1, &["clusterd.address"]),
+    ("clusterd: {timeout: 0s}", 1, &["clusterd.timeout"]),
+    ("clock: {maxSkew: soon}", 1, &["clock.maxSkew", "30s"]),
+    ("preload: {grace: 1d}", 1, &["preload.grace"]),
+    ("npus: 8\nnpus: 16", 2, &["npus", "twice"]),
+    ("npus: 8\n---\nnpus: 8", 3, &["second document"]),
+    ("[", 1, &[]),
+];
+
+#[test]
+fn faults_name_place_and_key() {
+    for (text, line, needles) in FAULTY {
+        let faults = Config::parse(text).expect_err(text);
+        let fault = faults.iter().next().expect("never empty");
+        let message = fault.to_string();
+        assert_eq!(fault.position.map(|(line, _)| line), Some(*line), "{text:?}: {message}");
+        for needle in *needles {
+            assert!(message.contains(needle), "{text:?}: {message:?} lacks {needle:?}");
+        }
+    }
+}
+
+#[test]
+fn all_faults_are_told_at_once() {
+    let faults = Config::parse("npus: 0\nfamily: x\nports: [0, -1]").expect_err("faulty");
+    assert_eq!(faults.iter().count(), 4, "{faults}");
+}
+
+#[test]
+fn the_error_of_a_file_names_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("agent.yaml");
+    let missing = Config::load(&path).expect_err("missing").to_string();
+    assert!(missing.contains("agent.yaml can't be read"), "{missing}");
+    fs::write(&path, "x: 1").expect("written");
+    let invalid = Config::load(&path).expect_err("invalid").to_string();
+    assert!(invalid.contains("agent.yaml: line 1, column 1: x: "), "{invalid}");
+    fs::write(&path, "npus: 8").expect("written");
+    assert_eq!(Config::load(&path).expect("sound").npus, Some(8));
+}

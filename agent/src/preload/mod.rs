@@ -1,0 +1,3 @@
+//! Is the preload live in the pods of this node?
+
+pub mod cgroup;

@@ -1,0 +1,486 @@
+//! Every check on hosts of every product family, healthy and broken in each way.
+
+use crate::fixture::{DRIVER, Elf, Host, TABLE_HEAD, tcp, tcp6};
+use object::elf::{EM_386, ET_EXEC};
+use swansong_agent::check::{self, CheckName, Family, Trust};
+use swansong_agent::config::Config;
+use swansong_agent::reason::Reason;
+use swansong_agent::report::{Ready, Status};
+
+#[test]
+fn every_family_is_healthy_and_told_by_its_host() {
+    for family in Family::ALL {
+        let host = Host::healthy(family);
+        let mut config = host.config();
+        let product = check::product(&host.root(), &config);
+        if family == Family::Atlas200 {
+            assert_eq!(product.family, None, "nothing tells it");
+            config.family = Some(family);
+        } else {
+            assert_eq!(product.family, Some(family), "{product:?}");
+        }
+        let checks = host.check(&config);
+        for check in &checks {
+            assert_eq!(check.finding.status(), Status::Pass, "{family}: {check:?}");
+        }
+        assert_eq!(Ready::of(&checks), Ready::True);
+    }
+}
+
+#[test]
+fn what_a_family_lacks_is_not_demanded() {
+    for family in Family::ALL {
+        let host = Host::healthy(family);
+        host.remove("/dev/dvpp_cmdlist");
+        let config = Config { family: Some(family), ..host.config() };
+        for (name, has) in
+            [(CheckName::DeviceSvm, family.profile().svm), (CheckName::DeviceHdc, family.profile().hdc)]
+        {
+            let expected = if has { Reason::Present } else { Reason::NotOnThisProduct };
+            assert_eq!(host.finding(&config, name).reason, expected, "{family} {name:?}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_family_is_asked_for_only_where_families_differ() {
+    let host = Host::healthy(Family::A2);
+    host.remove("/sys");
+    let config = host.config();
+    assert_eq!(Ready::of(&host.check(&config)), Ready::True, "all there is all right for any family");
+    host.remove("/dev/devmm_svm");
+    let finding = host.finding(&config, CheckName::DeviceSvm);
+    assert_eq!(finding.reason, Reason::FamilyUnknown);
+    assert!(finding.message.contains("set `family`"), "{}", finding.message);
+    host.remove("/dev/davinci_manager");
+    assert_eq!(host.finding(&config, CheckName::DeviceManager).reason, Reason::DeviceMissing);
+}
+
+#[test]
+fn families_by_configuration_and_by_contradiction() {
+    let host = Host::healthy(Family::A2);
+    host.file("/sys/bus/pci/devices/0000:09:00.0/vendor", "0x19e5\n");
+    host.file("/sys/bus/pci/devices/0000:09:00.0/device", "0xd500\n");
+    let product = check::product(&host.root(), &host.config());
+    assert_eq!(product.family, None);
+    assert_eq!(product.evidence, "its PCI ids say 310P and A2");
+    let host = Host::healthy(Family::A5);
+    host.remove("/dev/uburma");
+    host.file("/sys/bus/pci/devices/0000:00:00.0/device", "0xd8ff\n");
+    let mut config = host.config();
+    assert_eq!(check::product(&host.root(), &config).family, None);
+    config.pci_ids.insert(0xd8ff, Family::A5);
+    assert_eq!(check::product(&host.root(), &config).family, Some(Family::A5));
+    let host = Host::healthy(Family::A5);
+    host.remove("/sys/bus/pci");
+    host.remove("/dev/uburma");
+    host.folder("/sys/class/unified_bus");
+    assert_eq!(check::product(&host.root(), &host.config()).family, Some(Family::A5));
+}
+
+type Break = fn(&Host);
+
+/// What is done to a healthy A2 host, which check tells, why, at which path.
+const BROKEN: &[(&str, Break, CheckName, Reason, &str)] = {
+    use CheckName::{
+        DeviceHdc, DeviceManager, DeviceSvm, DriverLibs, DriverLoaded, DriverVersion, NpuDevices, NpuSmi,
+        Ports,
+    };
+    const LIB: &str = "/usr/local/Ascend/driver/lib64";
+    const HAL: &str = "/usr/local/Ascend/driver/lib64/driver/libascend_hal.so";
+    const DCMI: &str = "/usr/local/Ascend/driver/lib64/driver/libdcmi.so";
+    const INFO: &str = "/usr/local/Ascend/driver/version.info";
+    const SMI: &str = "/usr/local/bin/npu-smi";
+    const TCP: &str = "/proc/1/net/tcp";
+    &[
+        (
+            "manager gone",
+            |h| h.remove("/dev/davinci_manager"),
+            DeviceManager,
+            Reason::DeviceMissing,
+            "/dev/davinci_manager",
+        ),
+        (
+            "manager a folder",
+            |h| h.folder("/dev/davinci_manager"),
+            DeviceManager,
+            Reason::NotADevice,
+            "/dev/davinci_manager",
+        ),
+        (
+            "manager a file",
+            |h| h.file("/dev/davinci_manager", ""),
+            DeviceManager,
+            Reason::NotADevice,
+            "/dev/davinci_manager",
+        ),
+        (
+            "manager in circles",
+            |h| h.link("/dev/davinci_manager", "davinci_manager"),
+            DeviceManager,
+            Reason::LinkLoop,
+            "/dev/davinci_manager",
+        ),
+        (
+            "manager dangling",
+            |h| h.link("/dev/davinci_manager", "/dev/gone"),
+            DeviceManager,
+            Reason::DeviceMissing,
+            "/dev/davinci_manager",
+        ),
+        ("no /dev", |h| h.remove("/dev"), DeviceManager, Reason::HostPathNotMounted, "/dev/davinci_manager"),
+        (
+            "empty /dev",
+            |h| h.folder("/dev"),
+            DeviceManager,
+            Reason::HostPathNotMounted,
+            "/dev/davinci_manager",
+        ),
+        ("hdc gone", |h| h.remove("/dev/hisi_hdc"), DeviceHdc, Reason::DeviceMissing, "/dev/hisi_hdc"),
+        ("svm gone", |h| h.remove("/dev/devmm_svm"), DeviceSvm, Reason::DeviceMissing, "/dev/devmm_svm"),
+        ("svm a folder", |h| h.folder("/dev/devmm_svm"), DeviceSvm, Reason::NotADevice, "/dev/devmm_svm"),
+        ("one card gone", |h| h.remove("/dev/davinci3"), NpuDevices, Reason::DevicesMissing, "/dev/davinci*"),
+        (
+            "all cards gone",
+            |h| (0..8).for_each(|n| h.remove(&format!("/dev/davinci{n}"))),
+            NpuDevices,
+            Reason::DevicesMissing,
+            "/dev/davinci*",
+        ),
+        (
+            "a card too many",
+            |h| h.device("/dev/davinci8"),
+            NpuDevices,
+            Reason::DevicesUnexpected,
+            "/dev/davinci*",
+        ),
+        ("a card a file", |h| h.file("/dev/davinci3", ""), NpuDevices, Reason::NotADevice, "/dev/davinci3"),
+        ("no /dev for cards", |h| h.remove("/dev"), NpuDevices, Reason::HostPathNotMounted, "/dev"),
+        (
+            "nodes of an earlier load",
+            |h| h.file("/proc/devices", "Character devices:\n236 devdrv-cdev\n"),
+            NpuDevices,
+            Reason::DeviceNodeStale,
+            "/dev/davinci0",
+        ),
+        (
+            "not loaded",
+            |h| h.file("/proc/devices", "Character devices:\n  1 mem\n"),
+            DriverLoaded,
+            Reason::DriverNotLoaded,
+            "/proc/devices",
+        ),
+        ("no /proc", |h| h.remove("/proc"), DriverLoaded, Reason::HostPathNotMounted, "/proc/devices"),
+        (
+            "odd /proc/devices",
+            |h| h.file("/proc/devices", "hello\nworld\n"),
+            DriverLoaded,
+            Reason::NotUnderstood,
+            "/proc/devices",
+        ),
+        ("no version.info", |h| h.remove(INFO), DriverVersion, Reason::FileMissing, INFO),
+        ("version.info a folder", |h| h.folder(INFO), DriverVersion, Reason::NotAFile, INFO),
+        (
+            "no Version",
+            |h| h.file(INFO, "Innerversion=V1\npackage_version=24.1.0\n"),
+            DriverVersion,
+            Reason::VersionMissing,
+            INFO,
+        ),
+        ("old", |h| h.file(INFO, "Version=23.0.7\n"), DriverVersion, Reason::VersionTooOld, INFO),
+        (
+            "odd version",
+            |h| h.file(INFO, "Version=newest\n"),
+            DriverVersion,
+            Reason::VersionNotComparable,
+            INFO,
+        ),
+        (
+            "huge version.info",
+            |h| h.file(INFO, vec![b'x'; 2 << 20]),
+            DriverVersion,
+            Reason::NotReadable,
+            INFO,
+        ),
+        ("no driver", |h| h.remove(DRIVER), DriverLibs, Reason::FileMissing, LIB),
+        ("no /usr", |h| h.remove("/usr"), DriverLibs, Reason::HostPathNotMounted, LIB),
+        ("lib64 a file", |h| h.file(LIB, ""), DriverLibs, Reason::NotAFolder, LIB),
+        (
+            "lib64/driver gone",
+            |h| h.remove("/usr/local/Ascend/driver/lib64/driver"),
+            DriverLibs,
+            Reason::FileMissing,
+            "/usr/local/Ascend/driver/lib64/driver",
+        ),
+        ("library a folder", |h| h.folder(HAL), DriverLibs, Reason::NotAFile, HAL),
+        ("library a device", |h| h.device(HAL), DriverLibs, Reason::NotAFile, HAL),
+        ("library empty", |h| h.file(HAL, ""), DriverLibs, Reason::FileEmpty, HAL),
+        ("library a text", |h| h.file(HAL, "INPUT(libx.so)"), DriverLibs, Reason::NotElf, HAL),
+        (
+            "library of the other processor",
+            |h| h.file(HAL, Elf::ARM.bytes()),
+            DriverLibs,
+            Reason::WrongMachine,
+            HAL,
+        ),
+        (
+            "library of 32 bits",
+            |h| h.file(HAL, Elf { wide: false, machine: EM_386, ..Elf::X86 }.bytes()),
+            DriverLibs,
+            Reason::WrongClass,
+            HAL,
+        ),
+        (
+            "library a program",
+            |h| h.file(HAL, Elf { kind: ET_EXEC, ..Elf::X86 }.bytes()),
+            DriverLibs,
+            Reason::NotASharedObject,
+            HAL,
+        ),
+        (
+            "library copied half",
+            |h| h.file(HAL, &Elf::X86.bytes()[..2000]),
+            DriverLibs,
+            Reason::ElfTruncated,
+            HAL,
+        ),
+        (
+            "library copied hardly",
+            |h| h.file(HAL, &Elf::X86.bytes()[..20]),
+            DriverLibs,
+            Reason::ElfTruncated,
+            HAL,
+        ),
+        ("library dangling", |h| h.link(HAL, "libascend_hal.so.1"), DriverLibs, Reason::FileMissing, HAL),
+        ("library in circles", |h| h.link(HAL, HAL), DriverLibs, Reason::LinkLoop, HAL),
+        (
+            "libdcmi gone",
+            |h| h.remove(DCMI),
+            DriverLibs,
+            Reason::FileMissing,
+            "/usr/local/Ascend/driver/lib64/libdcmi.so",
+        ),
+        ("libdcmi writable", |h| h.mode(DCMI, 0o664), DriverLibs, Reason::NotTrusted, DCMI),
+        ("its folder writable", |h| h.mode("/usr/local", 0o775), DriverLibs, Reason::NotTrusted, DCMI),
+        ("npu-smi gone", |h| h.remove(SMI), NpuSmi, Reason::FileMissing, SMI),
+        ("npu-smi a folder", |h| h.folder(SMI), NpuSmi, Reason::NotAFile, SMI),
+        ("npu-smi empty", |h| h.file(SMI, ""), NpuSmi, Reason::FileEmpty, SMI),
+        ("npu-smi not executable", |h| h.mode(SMI, 0o644), NpuSmi, Reason::NotExecutable, SMI),
+        ("npu-smi, no /usr", |h| h.remove("/usr"), NpuSmi, Reason::HostPathNotMounted, SMI),
+        ("no network of the host", |h| h.remove(TCP), Ports, Reason::HostPathNotMounted, TCP),
+        (
+            "odd table",
+            |h| h.file(TCP, format!("{TABLE_HEAD} 0: x:1F40 y\n")),
+            Ports,
+            Reason::NotUnderstood,
+            TCP,
+        ),
+        (
+            "port held, by whom isn't seen",
+            |h| h.file(TCP, TABLE_HEAD.to_owned() + &tcp("00000000:1F40", "0A", 77)),
+            Ports,
+            Reason::PortOwnerUnknown,
+            TCP,
+        ),
+        (
+            "no reservation",
+            |h| h.file("/proc/sys/net/ipv4/ip_local_reserved_ports", "\n"),
+            Ports,
+            Reason::PortsFree,
+            TCP,
+        ),
+    ]
+};
+
+#[test]
+fn broken_in_each_way() {
+    for (name, damage, check, reason, path) in BROKEN {
+        let host = Host::healthy(Family::A2);
+        damage(&host);
+        let finding = host.finding(&host.config(), *check);
+        assert_eq!(finding.reason, *reason, "{name}: {finding:?}");
+        assert_eq!(finding.path.as_deref(), Some(std::path::Path::new(path)), "{name}: {finding:?}");
+        if finding.status() != Status::Pass {
+            assert!(finding.message.contains([';', ':', ',']), "{name}: what to do? {}", finding.message);
+        }
+    }
+}
+
+/// NVIDIA/k8s-device-plugin#1743, #1371 and gpustack#3284: container paths against host paths.
+#[test]
+fn absolute_links_are_those_of_the_host() {
+    let host = Host::healthy(Family::A2);
+    for (from, to) in [("/usr/local/Ascend", "/opt/Ascend"), ("/usr/local/bin/npu-smi", "/opt/bin/npu-smi")] {
+        let target = host.path(to);
+        std::fs::create_dir_all(target.parent().expect("below")).expect("made");
+        std::fs::rename(host.path(from), target).expect("moved");
+        host.link(from, to);
+    }
+    host.mode("/opt", 0o755);
+    assert_eq!(Ready::of(&host.check(&host.config())), Ready::True, "{:?}", host.check(&host.config()));
+    host.mode("/opt", 0o777);
+    let finding = host.finding(&host.config(), CheckName::DriverLibs);
+    assert_eq!(finding.reason, Reason::NotTrusted);
+    assert!(finding.message.contains("because of /opt:"), "{}", finding.message);
+}
+
+#[test]
+fn npu_smi_has_two_places() {
+    let host = Host::healthy(Family::A2);
+    host.remove("/usr/local/bin/npu-smi");
+    host.program("/usr/local/sbin/npu-smi");
+    let finding = host.finding(&host.config(), CheckName::NpuSmi);
+    assert_eq!((finding.reason, finding.path), (Reason::Present, Some("/usr/local/sbin/npu-smi".into())));
+    let config = Config { npu_smi: vec!["/opt/npu-smi".to_owned()], ..host.config() };
+    assert_eq!(host.finding(&config, CheckName::NpuSmi).reason, Reason::HostPathNotMounted);
+    host.folder("/opt/bin");
+    assert_eq!(host.finding(&config, CheckName::NpuSmi).reason, Reason::FileMissing);
+    host.program("/opt/npu-smi");
+    assert_eq!(host.finding(&config, CheckName::NpuSmi).reason, Reason::Present);
+}
+
+#[test]
+fn another_install_path_is_found() {
+    let host = Host::healthy(Family::A2);
+    let info = "UserName=HwHiAiUser\nDriver_Install_Type=full\nDriver_Install_Path_Param=/opt/npu/\n";
+    host.file("/etc/ascend_install.info", info);
+    let moved = host.path("/opt/npu/driver");
+    std::fs::create_dir_all(moved.parent().expect("below")).expect("made");
+    std::fs::rename(host.path(DRIVER), moved).expect("moved");
+    host.mode("/opt", 0o755);
+    host.mode("/opt/npu", 0o755);
+    assert_eq!(Ready::of(&host.check(&host.config())), Ready::True, "{:?}", host.check(&host.config()));
+    let mut config = host.config();
+    config.driver.path = Some(DRIVER.to_owned());
+    assert_eq!(host.finding(&config, CheckName::DriverVersion).reason, Reason::FileMissing);
+}
+
+#[test]
+fn a_dangling_link_is_told_with_its_target() {
+    let host = Host::healthy(Family::A2);
+    host.link("/dev/hisi_hdc", "/dev/gone");
+    let finding = host.finding(&host.config(), CheckName::DeviceHdc);
+    assert!(
+        finding.message.starts_with("/dev/hisi_hdc is a link to /dev/gone, which is missing;"),
+        "{finding:?}"
+    );
+}
+
+/// MindCluster passes over what it doesn't trust and takes the next; so does the check.
+#[test]
+fn the_library_that_the_components_would_load_is_judged() {
+    let host = Host::healthy(Family::A2);
+    host.file("/usr/local/dcmi/libdcmi.so", Elf::X86.bytes());
+    let untrusted = format!("{DRIVER}/lib64/driver/libdcmi.so");
+    host.mode(&untrusted, 0o666);
+    assert_eq!(host.finding(&host.config(), CheckName::DriverLibs).reason, Reason::LibrariesSound);
+    host.file("/usr/local/dcmi/libdcmi.so", "");
+    let finding = host.finding(&host.config(), CheckName::DriverLibs);
+    assert_eq!(
+        (finding.reason, finding.path),
+        (Reason::FileEmpty, Some("/usr/local/dcmi/libdcmi.so".into()))
+    );
+    host.remove("/usr/local/dcmi");
+    let mut config = host.config();
+    assert_eq!(host.finding(&config, CheckName::DriverLibs).reason, Reason::NotTrusted);
+    config.driver.trust = Trust::Owner(host.owner() + 1);
+    let finding = host.finding(&config, CheckName::DriverLibs);
+    assert!(finding.message.contains("owns it"), "{}", finding.message);
+    config.driver.trust = Trust::Anyone;
+    assert_eq!(host.finding(&config, CheckName::DriverLibs).reason, Reason::LibrariesSound);
+    config.driver.libraries.push("liblingqu-dcmi.so".to_owned());
+    assert_eq!(host.finding(&config, CheckName::DriverLibs).reason, Reason::FileMissing);
+}
+
+#[test]
+fn libraries_of_the_host_are_looked_at_when_configured() {
+    let host = Host::healthy(Family::A2);
+    let (cann, taskd) = ("/usr/local/Ascend/cann/lib64/libmspti.so", "/opt/taskd/libtaskd.so");
+    host.folder("/opt/bin");
+    let config = Config {
+        host_libmspti: Some(cann.to_owned()),
+        host_libtaskd: Some(taskd.to_owned()),
+        paths: vec!["/etc/hccn.conf".to_owned()],
+        ..host.config()
+    };
+    for name in [CheckName::CannMspti, CheckName::TaskdLib, CheckName::ExtraPaths] {
+        assert_eq!(host.finding(&config, name).reason, Reason::FileMissing, "{name:?}");
+        assert!(host.check(&host.config()).iter().all(|check| check.name != name), "not asked for: {name:?}");
+    }
+    host.file("/etc/hccn.conf", "address_0=10.0.0.1\n");
+    host.file("/usr/local/Ascend/cann-8.5.0/lib64/libmspti.so", Elf::X86.bytes());
+    host.link("/usr/local/Ascend/cann", "/usr/local/Ascend/cann-8.5.0");
+    host.file("/opt/taskd/real.so", Elf::X86.bytes());
+    host.link(taskd, "real.so");
+    assert_eq!(host.finding(&config, CheckName::CannMspti).reason, Reason::Present);
+    assert_eq!(host.finding(&config, CheckName::ExtraPaths).reason, Reason::Present);
+    assert_eq!(host.finding(&config, CheckName::TaskdLib).reason, Reason::LinkNotAccepted);
+    host.file(taskd, Elf::X86.bytes());
+    assert_eq!(host.finding(&config, CheckName::TaskdLib).reason, Reason::Present);
+    host.mode("/usr/local/Ascend/cann-8.5.0", 0o775);
+    assert_eq!(host.finding(&config, CheckName::CannMspti).reason, Reason::NotTrusted);
+}
+
+#[test]
+fn who_holds_a_port_decides() {
+    const POD: &str =
+        "0::/kubepods/burstable/pod0f4cbf1a-2b37-4c1d-9a8e-5d1c3b2a1f00/5a0b6c2d3e4f5061728394a5\n";
+    let any = "00000000000000000000000000000000:2581";
+    for (cgroup, table, line, expected) in [
+        ("0::/system.slice/sshd.service\n", "tcp", tcp("0100007F:2582", "0A", 4711), Reason::PortTaken),
+        ("0::/system.slice/sshd.service\n", "tcp6", tcp6(any, "0A", 4711), Reason::PortTaken),
+        // The local end of a connection that the kernel gave to some client.
+        ("0::/user.slice\n", "tcp", tcp("0100000A:2581", "01", 4711), Reason::PortTaken),
+        ("0::/user.slice\n", "tcp", tcp("0100000A:2581", "06", 0), Reason::PortsReserved),
+        ("0::/user.slice\n", "tcp", tcp("00000000:0016", "0A", 4711), Reason::PortsReserved),
+        (POD, "tcp", tcp("00000000:1F40", "0A", 4711), Reason::PortsHeldByPods),
+        (POD, "tcp6", tcp6(any, "0A", 4711), Reason::PortsHeldByPods),
+    ] {
+        let host = Host::healthy(Family::A2);
+        host.file(&format!("/proc/1/net/{table}"), TABLE_HEAD.to_owned() + &line);
+        host.file("/proc/321/cgroup", cgroup);
+        host.file("/proc/321/stat", "321 (a (odd) name) S 1 1 1 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 100 1000 10 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n");
+        host.link("/proc/321/fd/3", "socket:[4711]");
+        let finding = host.finding(&host.config(), CheckName::Ports);
+        assert_eq!(finding.reason, expected, "{line} {finding:?}");
+    }
+}
+
+#[test]
+fn reservations_of_another_network_do_not_count() {
+    let host = Host::healthy(Family::A2);
+    host.file("/proc/7/net/tcp", TABLE_HEAD);
+    host.link("/proc/self", "7");
+    assert_eq!(host.finding(&host.config(), CheckName::Ports).reason, Reason::PortsFree);
+}
+
+#[test]
+fn what_the_surroundings_tell() {
+    let host = Host::healthy(Family::A2);
+    let (root, config) = (host.root(), host.config());
+    let find = |surroundings: &check::Surroundings, name| {
+        let check = check::run(&root, &config, surroundings).into_iter().find(|check| check.name == name);
+        check.map(|check| check.finding.reason)
+    };
+    let mut surroundings = crate::fixture::surroundings();
+    surroundings.dead_mounts = vec![DRIVER.into()];
+    assert_eq!(find(&surroundings, CheckName::DriverLibs), Some(Reason::MountStale));
+    surroundings.expected_npus = Some(9);
+    assert_eq!(find(&surroundings, CheckName::NpuDevices), Some(Reason::DevicesMissing));
+    surroundings.clusterd = Some(check::Dialled::Refused);
+    assert_eq!(find(&surroundings, CheckName::Clusterd), Some(Reason::ClusterdRefused));
+    surroundings.clusterd = None;
+    assert_eq!(find(&surroundings, CheckName::Clusterd), None);
+    surroundings.now = std::time::SystemTime::UNIX_EPOCH;
+    assert_eq!(find(&surroundings, CheckName::Clock), Some(Reason::ClockBeforeClusterd));
+}
+
+#[test]
+fn this_machine_is_checked_without_a_fault_of_the_agent() {
+    let root = swansong_agent::root::HostRoot::open(std::path::Path::new("/")).expect("opened");
+    let mut config = Config::default();
+    config.clusterd.dial = false;
+    let surroundings = check::Surroundings::look(&root, &config);
+    let checks = check::run(&root, &config, &surroundings);
+    assert_ne!(Ready::of(&checks), Ready::Unknown, "no NPU here, or one: {checks:?}");
+}

@@ -1,0 +1,5 @@
+//! The agent on hosts made of files.
+
+mod checks;
+mod fixture;
+mod laws;
