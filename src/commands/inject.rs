@@ -1,5 +1,6 @@
 //! `swansong inject`: workload files in, the same files ready for the dying checkpoint out.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -53,7 +54,9 @@ impl Inject {
             let outcome = inject(kind, &object.to_json(), &policy)?;
             for warning in outcome.warnings {
                 let (kind, place) = (&object.kind, object.place());
-                warnings += &format!("warning: {kind} {place}: {}: {}\n", warning.reason, warning.message);
+                // Writing into a String has no way to fail.
+                let _ =
+                    writeln!(warnings, "warning: {kind} {place}: {}: {}", warning.reason, warning.message);
             }
             Ok(outcome.operations)
         })?;

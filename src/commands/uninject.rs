@@ -26,7 +26,7 @@ impl Uninject {
         let patched = patch_all(&inputs, |object, kind| {
             uninject(kind, &object.to_json()).map_err(|error| match error {
                 UndoError::Shape(shape) => shape.into(),
-                other => ObjectFault::Other(other.to_string()),
+                error @ UndoError::Record { .. } => ObjectFault::Other(error.to_string()),
             })
         })?;
         print(&render(&inputs, &patched, self.output)?)?;

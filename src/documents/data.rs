@@ -45,14 +45,6 @@ impl Data {
         }
     }
 
-    /// The items of a sequence.
-    pub fn as_sequence(&self) -> Option<&[Self]> {
-        match self {
-            Self::Sequence(items) => Some(items),
-            _ => None,
-        }
-    }
-
     /// Whether it is a mapping or sequence with anything in it.
     pub fn is_filled(&self) -> bool {
         match self {

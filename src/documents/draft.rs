@@ -40,7 +40,7 @@ pub struct Slot<'n> {
 #[error("nothing to patch at {0:?}")]
 pub struct Misfit(pub String);
 
-impl<'n> Slot<'n> {
+impl Slot<'_> {
     fn new(key: &str, data: Data) -> Self {
         Self { key: key.to_owned(), from: None, merged: false, draft: Draft::New(data) }
     }
@@ -119,7 +119,11 @@ impl<'n> Draft<'n> {
                         slots[at].merged = false;
                         slots[at].draft = Self::New(value);
                     }
-                    (Verb::Add, None, Some(value)) => slots.push(Slot::new(token, value)),
+                    (Verb::Add, None, Some(value)) => {
+                        // Where people look for it.
+                        let spec = slots.iter().position(|slot| token == "metadata" && slot.key == "spec");
+                        slots.insert(spec.unwrap_or(slots.len()), Slot::new(token, value));
+                    }
                     // A merged member can't be taken out of what brings it, so the mapping is written anew.
                     (Verb::Remove, Some(at), _) => {
                         let merged = slots.remove(at).merged;
@@ -186,7 +190,9 @@ impl<'n> Draft<'n> {
                 }
             }
             Self::Mapping(_, slots) | Self::Sequence(_, slots) => {
-                slots.iter().for_each(|slot| slot.draft.collect_kept(kept));
+                for slot in slots {
+                    slot.draft.collect_kept(kept);
+                }
             }
             Self::New(_) => {}
         }
@@ -253,7 +259,7 @@ fn opened<'n>(node: &'n Node, reader: &Reader<'n>) -> Option<Draft<'n>> {
 /// The members of a mapping, merged ones too; `None` when text edits to it wouldn't be safe.
 fn mapping_slots<'n>(members: &'n [Member], reader: &Reader<'n>) -> Option<Vec<Slot<'n>>> {
     let mut slots: Vec<Slot<'n>> = Vec::with_capacity(members.len());
-    let mut merged: Vec<(String, Data)> = Vec::new();
+    let mut merged: Vec<Slot<'n>> = Vec::new();
     for (index, member) in members.iter().enumerate() {
         if is_merge(&member.key) {
             let brought = reader.merged(member).ok()?;
@@ -261,19 +267,20 @@ fn mapping_slots<'n>(members: &'n [Member], reader: &Reader<'n>) -> Option<Vec<S
                 // It overrides what is written before it.
                 return None;
             }
-            merged.extend(brought);
+            for (key, value) in brought {
+                // The last merge wins over those before it.
+                merged.retain(|slot| slot.key != key);
+                merged.push(Slot { merged: true, ..Slot::new(&key, value) });
+            }
         } else {
             let key = Reader::plain_name(member)?;
             slots.push(Slot { key, from: Some(index), merged: false, draft: Draft::Kept(&member.value) });
         }
     }
-    for (key, value) in merged.into_iter().rev() {
-        // The last merge wins over earlier ones, and what is written over all of them.
-        if !slots.iter().any(|slot| slot.key == key) {
-            slots.push(Slot { merged: true, ..Slot::new(&key, value) });
-        }
-    }
-    Some(slots)
+    // What is written wins over all of them.
+    merged.retain(|slot| !slots.iter().any(|written| written.key == slot.key));
+    merged.extend(slots);
+    Some(merged)
 }
 
 fn index(token: &str) -> Option<usize> {

@@ -118,11 +118,11 @@ pub fn scalar(data: &Data) -> String {
 }
 
 /// A string in the style of the scalar it replaces, as far as that can hold it.
-pub fn string_like(text: &str, style: Style) -> String {
+pub fn string_like(text: &str, style: Style, flow: bool) -> String {
     match style {
         Style::DoubleQuoted => double_quoted(text),
         Style::SingleQuoted if fits_single_quotes(text) => single_quoted(text),
-        _ => string(text, false),
+        _ => string(text, flow),
     }
 }
 
@@ -215,7 +215,7 @@ impl Flow {
         match data {
             Data::String(text) => out.push_str(&self.string(text)),
             Data::Sequence(items) if !items.is_empty() => {
-                self.brackets('[', ']', items.iter(), out, |inner, item, out| inner.write(item, out));
+                self.brackets('[', ']', items.iter(), out, Self::write);
             }
             Data::Mapping(members) if !members.is_empty() => {
                 self.brackets('{', '}', members.iter(), out, |inner, (key, value), out| {

@@ -262,7 +262,7 @@ impl Stream<'_> {
         let problem = if written.contains("{{") && written.contains("}}") {
             Problem::Template
         } else {
-            Problem::Syntax(error.info().to_string())
+            Problem::Syntax(error.info().clone())
         };
         let document = self.place.documents + self.ended + 1;
         DocumentError { document, line: self.place.lines + line, problem }

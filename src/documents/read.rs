@@ -206,8 +206,8 @@ fn key_name(key: &Data) -> Result<String, Problem> {
     match key {
         Data::String(text) => Ok(text.clone()),
         Data::Bool(value) => Ok(value.to_string()),
-        Data::Number(text) if text.contains(['.', 'e', 'E']) => Ok(scalar::float_key(text)),
-        Data::Number(text) => Ok(text.clone()),
+        Data::Number(text) if text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok() => Ok(text.clone()),
+        Data::Number(text) => Ok(scalar::float_key(text)),
         other => Err(Problem::Key(other.describe())),
     }
 }
@@ -231,9 +231,8 @@ fn scalar_data(node: &Node) -> Result<Data, Problem> {
         _ if core == Some("binary") => return binary(text),
         Meaning::Null => Data::Null,
         Meaning::Bool(value) => Data::Bool(value),
-        Meaning::Integer(json) => Data::Number(json),
         Meaning::Float(_) if core == Some("int") => return Err(contradiction(text, "!!int")),
-        Meaning::Float(json) => Data::Number(json),
+        Meaning::Integer(json) | Meaning::Float(json) => Data::Number(json),
         Meaning::NotFinite => return Err(Problem::NotFinite(text.to_owned())),
         Meaning::Text => Data::String(text.to_owned()),
     };

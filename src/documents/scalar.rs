@@ -43,13 +43,22 @@ fn is_infinity(text: &str) -> bool {
 
 fn number(text: &str) -> Option<Meaning> {
     match text.as_bytes().first()? {
-        b'.' => float(text),
+        b'.' => float(&without_separators(text)?),
         b'0'..=b'9' | b'+' | b'-' => {
             let plain = text.replace('_', "");
             integer(&plain).map(Meaning::Integer).or_else(|| float(&plain))
         }
         _ => None,
     }
+}
+
+/// The text without the underscores between digits; `None` when one stands elsewhere.
+fn without_separators(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
+    let misplaced = |at: usize| !digit(at.checked_sub(1)) || !digit(Some(at + 1));
+    let wrong = text.match_indices('_').any(|(at, _)| misplaced(at));
+    (!wrong).then(|| text.replace('_', ""))
 }
 
 /// Go's `strconv.ParseInt(text, 0, 64)`, then `ParseUint`.
@@ -145,11 +154,11 @@ pub fn float_key(json: &str) -> String {
     let scientific = format!("{value:e}");
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    if !(-4..6).contains(&exponent) {
+    if (-4..6).contains(&exponent) {
+        value.to_string()
+    } else {
         let sign = if exponent < 0 { '-' } else { '+' };
         format!("{mantissa}e{sign}{:02}", exponent.abs())
-    } else {
-        value.to_string()
     }
 }
 

@@ -50,11 +50,6 @@ impl Source {
         let documents = documents(parsed, 0)?;
         Ok(Self { text, json: false, documents })
     }
-
-    /// The one-based line of a byte.
-    pub fn line_of(&self, offset: usize) -> usize {
-        lines_before(&self.text, offset) + 1
-    }
 }
 
 impl Document {
@@ -164,5 +159,5 @@ fn opaque(
 }
 
 fn lines_before(text: &str, offset: usize) -> usize {
-    text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count()
+    text[..offset].matches('\n').count()
 }

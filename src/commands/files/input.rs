@@ -70,7 +70,7 @@ fn text(bytes: Vec<u8>) -> anyhow::Result<String> {
     }
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
-        let line = error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line = error.as_bytes()[..valid].split(|byte| *byte == b'\n').count();
         anyhow!(
             "line {line}: it isn't UTF-8 text (byte {valid}); save it as UTF-8 (`iconv -f GB18030 -t UTF-8`)"
         )

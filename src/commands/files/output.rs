@@ -25,9 +25,8 @@ pub(crate) fn render(inputs: &[Input], patched: &[Vec<Patched>], format: Format)
         Format::Yaml => Ok(yaml(inputs, patched)),
         Format::Json => json(patched),
         Format::Patch => {
-            let patches: Vec<_> =
-                patched.iter().flatten().filter_map(|document| document.patch.as_ref()).collect();
-            Ok(serde_json::to_string_pretty(&patches)? + "\n")
+            let all = patched.iter().flatten().filter_map(|document| document.patch.as_ref());
+            Ok(serde_json::to_string_pretty(&all.collect::<Vec<_>>())? + "\n")
         }
     }
 }

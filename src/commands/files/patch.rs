@@ -57,9 +57,12 @@ impl ObjectFault {
                 let field = if field == "." { prefix.clone() } else { format!("{prefix}{field}") };
                 let line = document.line_of_field(&field);
                 let name = field.trim_end_matches('.');
-                anyhow::anyhow!(
-                    "document {number}, line {line}: field `{name}`: {message}; correct it (kubectl explain shows its type)"
-                )
+                let advice = if message.ends_with("expected a string") {
+                    "put it in quotes"
+                } else {
+                    "correct it (`kubectl explain` tells its type)"
+                };
+                anyhow::anyhow!("document {number}, line {line}: field `{name}`: {message}; {advice}")
             }
             Self::Other(message) => {
                 let line = document.line_of_field(prefix);

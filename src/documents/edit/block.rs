@@ -6,16 +6,16 @@ use crate::documents::data::Data;
 use crate::documents::draft::{Draft, Slot};
 use crate::documents::emit;
 use crate::documents::node::{Content, Member, Node};
+use crate::documents::read::is_merge;
 
 impl<'n> Editor<'_, 'n> {
     pub(super) fn block_mapping(&mut self, members: &'n [Member], slots: &[Slot<'n>]) -> Result<(), Unsafe> {
-        let (Some(first), Some(last)) = (members.first(), members.last()) else { return Err(Unsafe) };
+        let Some(first) = members.first() else { return Err(Unsafe) };
         let indent = self.column(first.key.span.start);
         if !self.text[..first.key.span.start].ends_with([' ', '\n', '\u{feff}']) && first.key.span.start > 0 {
             return Err(Unsafe);
         }
-        let mut gone: Vec<bool> =
-            members.iter().map(|member| !crate::documents::read::is_merge(&member.key)).collect();
+        let mut gone: Vec<bool> = members.iter().map(|member| !is_merge(&member.key)).collect();
         for slot in slots {
             let Some(from) = slot.from else { continue };
             gone[from] = false;
@@ -35,15 +35,32 @@ impl<'n> Editor<'_, 'n> {
             }
             self.remove_lines(member.key.span.start, member.end());
         }
-        let mut lines = String::new();
-        for slot in slots.iter().filter(|slot| slot.from.is_none() && !slot.merged) {
-            lines.extend(std::iter::repeat_n(' ', indent));
-            self.layout.member(&slot.key, &slot.draft.data(self.reader), indent, &mut lines);
-        }
-        if !lines.is_empty() {
-            self.insert_lines(self.line_end(last.end()), &lines);
-        }
+        self.insert_members(members, slots, indent);
         Ok(())
+    }
+
+    /// Inserts new members behind the written ones that they follow, or before the first.
+    fn insert_members(&mut self, members: &'n [Member], slots: &[Slot<'n>], indent: usize) {
+        let mut lines = String::new();
+        let last = members.last().map(|last| self.line_end(last.end()));
+        // What a merge key brings gives way only to what stands behind it.
+        let merges = members.iter().any(|member| is_merge(&member.key));
+        let mut place = members.first().and_then(|first| self.before_first(first.key.span.start).ok());
+        for slot in slots.iter().filter(|slot| !slot.merged) {
+            if let Some(from) = slot.from {
+                // Behind a dash nothing can stand before the first.
+                if let Some(place) = place.filter(|_| !lines.is_empty() && !merges) {
+                    self.insert_lines(place, &std::mem::take(&mut lines));
+                }
+                place = Some(self.line_end(members[from].end()));
+            } else {
+                lines.extend(std::iter::repeat_n(' ', indent));
+                self.layout.member(&slot.key, &slot.draft.data(self.reader), indent, &mut lines);
+            }
+        }
+        if let Some(place) = if merges { last } else { place }.filter(|_| !lines.is_empty()) {
+            self.insert_lines(place, &lines);
+        }
     }
 
     /// Puts another value behind a key at column `indent`.
@@ -95,7 +112,7 @@ impl<'n> Editor<'_, 'n> {
 
     fn written_like(old: &Node, data: &Data) -> String {
         match (&old.content, data) {
-            (Content::Scalar { style, .. }, Data::String(text)) => emit::string_like(text, *style),
+            (Content::Scalar { style, .. }, Data::String(text)) => emit::string_like(text, *style, false),
             _ => emit::scalar(data),
         }
     }
@@ -110,22 +127,19 @@ impl<'n> Editor<'_, 'n> {
         // Where the lines gathered belong: behind the item before them, or before all.
         let mut place = self.before_first(first)?;
         for slot in slots {
-            match slot.from {
-                Some(from) => {
-                    gone[from] = false;
-                    if !lines.is_empty() {
-                        self.insert_lines(place, &std::mem::take(&mut lines));
-                    }
-                    place = self.line_end(items[from].span.end);
-                    if !matches!(slot.draft, Draft::Kept(_)) && !self.try_draft(&slot.draft) {
-                        let data = slot.draft.data(self.reader);
-                        self.replace_item(&items[from], dashes[from], &data);
-                    }
-                }
-                None => {
-                    lines.extend(std::iter::repeat_n(' ', indent));
-                    self.layout.item(&slot.draft.data(self.reader), indent, &mut lines);
-                }
+            let Some(from) = slot.from else {
+                lines.extend(std::iter::repeat_n(' ', indent));
+                self.layout.item(&slot.draft.data(self.reader), indent, &mut lines);
+                continue;
+            };
+            gone[from] = false;
+            if !lines.is_empty() {
+                self.insert_lines(place, &std::mem::take(&mut lines));
+            }
+            place = self.line_end(items[from].span.end);
+            if !matches!(slot.draft, Draft::Kept(_)) && !self.try_draft(&slot.draft) {
+                let data = slot.draft.data(self.reader);
+                self.replace_item(&items[from], dashes[from], &data);
             }
         }
         if !lines.is_empty() {
@@ -141,11 +155,11 @@ impl<'n> Editor<'_, 'n> {
     }
 
     /// Where lines before the first item go: above the comments over it, which belong to it.
-    fn before_first(&self, dash: usize) -> Result<usize, Unsafe> {
-        if !self.begins_line(dash) {
+    fn before_first(&self, at: usize) -> Result<usize, Unsafe> {
+        if !self.begins_line(at) {
             return Err(Unsafe);
         }
-        let mut start = self.line_start(dash);
+        let mut start = self.line_start(at);
         while start > 0 {
             let above = self.line_start(start - 1);
             if !self.text[above..start].trim_start().starts_with('#') {

@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::{Editor, Unsafe};
 use crate::documents::data::Data;
 use crate::documents::draft::{Draft, Slot};
-use crate::documents::emit::Flow;
-use crate::documents::node::{Member, Node};
+use crate::documents::emit::{self, Flow};
+use crate::documents::node::{Content, Member, Node};
 use crate::documents::read::is_merge;
 
 impl<'n> Editor<'_, 'n> {
@@ -54,8 +54,17 @@ impl<'n> Editor<'_, 'n> {
         if old.is_unwritten() {
             return Err(Unsafe);
         }
-        let mut text = String::new();
-        self.flow(old.span.start).write(&draft.data(self.reader), &mut text);
+        let data = draft.data(self.reader);
+        let text = match (&old.content, &data) {
+            (Content::Scalar { style, .. }, Data::String(text)) if !self.json => {
+                emit::string_like(text, *style, true)
+            }
+            _ => {
+                let mut text = String::new();
+                self.flow(old.span.start).write(&data, &mut text);
+                text
+            }
+        };
         self.replace(old.span.clone(), text);
         Ok(())
     }

@@ -34,6 +34,8 @@ pub struct Editor<'t, 'n> {
     reader: &'t Reader<'n>,
     layout: Layout,
     json: bool,
+    /// Whether it is JSON over several lines.
+    pretty: bool,
     /// `\n` or `\r\n`.
     line_break: &'static str,
     edits: Vec<Edit>,
@@ -43,7 +45,9 @@ impl<'t, 'n> Editor<'t, 'n> {
     /// An editor for the document with this root in `text`.
     pub fn new(text: &'t str, root: &'n Node, reader: &'t Reader<'n>, json: bool) -> Self {
         let line_break = if text[..root.span.end].contains("\r\n") { "\r\n" } else { "\n" };
-        Self { text, reader, layout: text::layout(text, root), json, line_break, edits: Vec::new() }
+        let pretty = json && text[root.span.clone()].contains('\n');
+        let layout = text::layout(text, root);
+        Self { text, reader, layout, json, pretty, line_break, edits: Vec::new() }
     }
 
     /// The edits, in the order of the text.
@@ -115,11 +119,11 @@ impl<'t, 'n> Editor<'t, 'n> {
 
     /// How to write flow text whose closing bracket belongs to the line of `at`.
     fn flow(&self, at: usize) -> Flow {
-        let lines = self.json && self.text.contains('\n');
+        let line = &self.text[self.line_start(at)..self.line_end(at)];
         Flow {
             json: self.json,
-            spaced: !self.json || lines || self.text.contains("\": "),
-            lines: lines.then(|| (self.indent(at), self.layout.step)),
+            spaced: !self.json || self.pretty || line.contains("\": "),
+            lines: self.pretty.then(|| (self.indent(at), self.layout.step)),
         }
     }
 }

@@ -79,10 +79,10 @@ pub(super) fn layout(text: &str, root: &Node) -> Layout {
             let indent = column(member.key.span.start);
             match &member.value.content {
                 Content::Mapping { members: inner, .. } => {
-                    let inner = inner.first().map(|inner| column(inner.key.span.start));
-                    found.0 = found
-                        .0
-                        .or(inner.and_then(|inner| inner.checked_sub(indent)).filter(|step| *step > 0));
+                    let inner = inner.first().map(|inner| inner.key.span.start);
+                    let own_line = inner.filter(|at| text[line_start(text, *at)..*at].trim().is_empty());
+                    let step = own_line.and_then(|at| column(at).checked_sub(indent));
+                    found.0 = found.0.or(step.filter(|step| *step > 0));
                 }
                 Content::Sequence { flow: false, items } => {
                     let dash = items.first().and_then(|item| dash_of(text, item)).map(column);
