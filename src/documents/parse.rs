@@ -257,15 +257,9 @@ impl Stream<'_> {
     }
 
     fn syntax(&self, error: &ScanError) -> DocumentError {
-        let line = error.marker().line();
-        let written = self.text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
-        let problem = if written.contains("{{") && written.contains("}}") {
-            Problem::Template
-        } else {
-            Problem::Syntax(error.info().clone())
-        };
         let document = self.place.documents + self.ended + 1;
-        DocumentError { document, line: self.place.lines + line, problem }
+        let line = self.place.lines + error.marker().line();
+        DocumentError { document, line, problem: Problem::Syntax(error.info().clone()) }
     }
 }
 

@@ -46,8 +46,9 @@ impl Source {
             let documents = json_documents(&text, &ranges)?;
             return Ok(Self { text, json: true, documents });
         }
-        let parsed = parse::parse(&text, Place::default(), Syntax::Yaml)?;
-        let documents = documents(parsed, 0)?;
+        let documents = parse::parse(&text, Place::default(), Syntax::Yaml)
+            .and_then(|parsed| documents(parsed, 0))
+            .map_err(|error| or_template(error, &text))?;
         Ok(Self { text, json: false, documents })
     }
 }
@@ -136,6 +137,13 @@ fn json_documents(text: &str, ranges: &[Range<usize>]) -> Result<Vec<Document>, 
         }
     }
     Ok(all)
+}
+
+/// Says of a template that it is one, which is the cause of whatever else is wrong with it.
+fn or_template(error: DocumentError, text: &str) -> DocumentError {
+    let line = text.lines().nth(error.line.saturating_sub(1)).unwrap_or_default();
+    let template = line.find("{{").is_some_and(|at| line[at..].contains("}}"));
+    if template { DocumentError { problem: Problem::Template, ..error } } else { error }
 }
 
 /// JSON that the YAML parser refuses, such as a string with a raw control character.

@@ -55,8 +55,8 @@ impl Explain {
                 })?,
                 Err(reason) => Outcome { skip: Some(reason), ..Outcome::default() },
             };
-            let notes = reset::notes(object, &outcome, all.iter().map(|found| &found.object));
-            entries.push(Entry::new(&input.name, *document, object, outcome, notes));
+            let note = reset::note(object, &outcome, all.iter().map(|found| &found.object));
+            entries.push(Entry::new(&input.name, *document, object, outcome, note));
         }
         let report = Report::new(entries);
         print(&match self.output {

@@ -7,6 +7,8 @@ use swansong_webhook::inject::report::{ActionKind, Outcome, TemplateReport};
 use swansong_webhook::reason::Reason;
 use swansong_webhook::workload::WorkloadKind;
 
+use super::reset::Note;
+
 /// The links of the chain that no admission can tie, in the words of MindCluster's documentation.
 const REMINDERS: [&str; 3] = [
     "image: install the TaskD and MindIO-TTP wheels; CANN brings libmspti.so",
@@ -45,6 +47,12 @@ pub(super) struct Entry {
     pub(super) warnings: Vec<String>,
     /// What is worth knowing and asks for nothing.
     pub(super) notes: Vec<String>,
+    /// Whether a note tells of something that has to be there and wasn't seen.
+    #[serde(skip)]
+    pub(super) open: bool,
+    /// What people call the kind.
+    #[serde(skip)]
+    pub(super) title: String,
 }
 
 /// A change to a job's own metadata.
@@ -73,7 +81,7 @@ impl Entry {
         document: usize,
         object: &Object<'_>,
         outcome: Outcome,
-        notes: Vec<String>,
+        note: Option<Note>,
     ) -> Self {
         let actions = job_actions(object, &outcome);
         let containers = outcome.templates.iter().flat_map(|template| &template.containers);
@@ -100,8 +108,18 @@ impl Entry {
                 .collect(),
             strategies: outcome.strategies,
             templates: outcome.templates,
-            notes,
+            open: note.as_ref().is_some_and(|note| !note.sound),
+            notes: note.into_iter().map(|note| note.text).collect(),
+            title: title(object),
         }
+    }
+}
+
+fn title(object: &Object<'_>) -> String {
+    match object.workload {
+        Ok(WorkloadKind::VolcanoJob) => "Volcano Job".to_owned(),
+        Err(Reason::KindMissing) => "object without kind".to_owned(),
+        _ => object.kind.clone(),
     }
 }
 

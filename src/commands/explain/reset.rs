@@ -8,22 +8,29 @@ use swansong::documents::objects::Object;
 use swansong_webhook::inject::report::Outcome;
 use swansong_webhook::workload::WorkloadKind;
 
-/// Notes about the ConfigMap of a job that asks for a dump; none for other objects.
-pub(super) fn notes<'o, 'd: 'o>(
+/// What is to be said of a job's ConfigMap.
+#[derive(Debug)]
+pub(super) struct Note {
+    /// A sentence.
+    pub(super) text: String,
+    /// Whether the ConfigMap was seen and will do.
+    pub(super) sound: bool,
+}
+
+/// The note about the ConfigMap of a job that asks for a dump; none for other objects.
+pub(super) fn note<'o, 'd: 'o>(
     object: &Object<'_>,
     outcome: &Outcome,
     mut all: impl Iterator<Item = &'o Object<'d>>,
-) -> Vec<String> {
+) -> Option<Note> {
     let is_job = matches!(object.workload, Ok(WorkloadKind::AscendJob | WorkloadKind::VolcanoJob));
     if !is_job || !outcome.strategies.iter().any(|strategy| strategy == "dump") {
-        return Vec::new();
+        return None;
     }
     if object.metadata("name").and_then(Data::as_str).is_none_or(str::is_empty) {
-        return vec![
-            "the job has no name yet: without a ConfigMap reset-config-<name of the job> ClusterD kills the \
-             ranks at a fault and saves nothing"
-                .to_owned(),
-        ];
+        let text = "the job has no name yet: without a ConfigMap reset-config-<name of the job> ClusterD kills the \
+                    ranks at a fault and saves nothing";
+        return Some(Note { text: text.to_owned(), sound: false });
     }
     let name = format!("reset-config-{}", object.name);
     let found = all.find(|other| {
@@ -32,21 +39,24 @@ pub(super) fn notes<'o, 'd: 'o>(
         other.kind == "ConfigMap" && other.name == name && same
     });
     let Some(config_map) = found else {
-        return vec![format!(
+        let text = format!(
             "ConfigMap {name} isn't in this input: without it ClusterD kills the ranks at a fault and saves \
              nothing; create it in the job's namespace with label reset: \"true\", data reset.json: \
              '{{\"status\":\"initializing\"}}' and checkCode: \"\" (a later release of Swansong will)"
-        )];
+        );
+        return Some(Note { text, sound: false });
     };
     let mut faults = faults(config_map);
     if config_map.namespace != object.namespace {
         faults.push("only one of the two names its namespace: apply both to the same".to_owned());
     }
-    vec![if faults.is_empty() {
+    let sound = faults.is_empty();
+    let text = if sound {
         format!("ConfigMap {name} is in this input and sound")
     } else {
         format!("ConfigMap {name} is in this input, but {}", faults.join("; "))
-    }]
+    };
+    Some(Note { text, sound })
 }
 
 fn faults(config_map: &Object<'_>) -> Vec<String> {

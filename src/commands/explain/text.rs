@@ -70,7 +70,7 @@ impl Page {
     }
 
     fn entry(&mut self, entry: &Entry) {
-        let kind = if entry.kind.is_empty() { "object without kind" } else { &entry.kind };
+        let kind = &entry.title;
         let name = if entry.name.is_empty() { "(no name)" } else { &entry.name };
         let name =
             if entry.namespace.is_empty() { name.to_owned() } else { format!("{}/{name}", entry.namespace) };
@@ -92,7 +92,8 @@ impl Page {
             });
             self.table(&rows.collect::<Vec<_>>());
         }
-        for template in &entry.templates {
+        // A reason that holds for all of them was said above.
+        for template in entry.templates.iter().filter(|_| entry.injected) {
             self.template(template);
         }
         for warning in &entry.warnings {
@@ -120,20 +121,20 @@ impl Page {
     }
 
     fn table(&mut self, rows: &[Row<'_>]) {
-        let short = |row: &Row<'_>| row.value.chars().count() <= WIDEST;
+        let fits = |row: &Row<'_>| row.value.chars().count() <= WIDEST;
         let below = |row: &Row<'_>| match row.value.split(':').count() {
             1 => "(below)".to_owned(),
             count => format!("({count} below)"),
         };
         let values: Vec<String> =
-            rows.iter().map(|row| if short(row) { row.value.to_owned() } else { below(row) }).collect();
+            rows.iter().map(|row| if fits(row) { row.value.to_owned() } else { below(row) }).collect();
         let field_width = rows.iter().map(|row| row.field.chars().count()).max().unwrap_or_default();
         let value_width = values.iter().map(|value| value.chars().count()).max().unwrap_or_default();
         for (row, value) in rows.iter().zip(&values) {
-            let reason = sentence(row.reason);
+            let reason = short(row.reason);
             let line = format!("{} {:field_width$}  {value:value_width$}  {reason}", row.mark, row.field);
             self.line(6, line.trim_end());
-            if !short(row) {
+            if !fits(row) {
                 for part in row.value.split(':') {
                     self.line(10, part);
                 }
@@ -150,11 +151,22 @@ fn verdict(entry: &Entry) -> String {
     let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let changes = count(entry.changes, "change");
     let warnings = count(entry.warnings.len(), "warning");
+    let done = if entry.changes == 0 { "nothing to add" } else { &format!("injected: {changes}") };
+    let condition = if entry.open { ", given the ConfigMap of the note" } else { "" };
     match (entry.changes, entry.warnings.len()) {
-        (0, 0) => "nothing to do: already complete".to_owned(),
-        (0, _) => format!("nothing to add, but {warnings} to see to"),
-        (_, 0) => format!("ready to dump after injection: {changes}"),
-        (_, _) => format!("injected: {changes}, and {warnings} to see to"),
+        (0, 0) => format!("nothing to do: already complete{condition}"),
+        (_, 0) => format!("ready to dump after injection: {changes}{condition}"),
+        (_, _) => format!("{done}; {warnings} to see to"),
+    }
+}
+
+/// A reason in a table, where the common ones needn't be whole sentences.
+fn short(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Required => "was missing",
+        Reason::AlreadyPresent => "already right",
+        Reason::StrategyCopied | Reason::OptionCopied => "copied from the job, since nobody else does",
+        other => sentence(other),
     }
 }
 

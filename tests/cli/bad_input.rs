@@ -1,0 +1,110 @@
+//! Every way in which a run fails: exit status 1, a message that leads to the place, and no output.
+
+use crate::support::run;
+
+#[test]
+fn the_message_names_place_and_remedy() {
+    let pod = |spec: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: x, annotations: {{recover-strategy: dump}}}}\n{spec}\n"
+        )
+    };
+    let cases: Vec<(&str, String, &[&str])> = vec![
+        ("broken YAML", "a: 1\n---\nkind: Pod\n  b: 2\n".to_owned(), &["document 2, line 4", "isn't valid YAML"]),
+        ("unclosed bracket", "kind: [Pod\n".to_owned(), &["document 1", "isn't valid YAML"]),
+        ("a template", "kind: Pod\nmetadata:\n  name: {{ .Values.name }}\n".to_owned(), &["line 3", "helm template"]),
+        ("a tab", "kind: Pod\nmetadata:\n\tname: x\n".to_owned(), &["line 3", "isn't valid YAML"]),
+        ("twice the same key", "kind: Pod\nspec: {}\nspec: {}\n".to_owned(), &["document 1, line 3", "\"spec\"", "line 2", "remove one"]),
+        ("twice the same key in JSON", "{\"kind\": \"Pod\",\n \"kind\": \"Pod\"}".to_owned(), &["line 2", "\"kind\""]),
+        ("twice the same key by another spelling", "on: 1\nyes: 2\n".to_owned(), &["line 2", "\"true\""]),
+        ("a list", "- a\n- b\n".to_owned(), &["document 1, line 1", "a list", "not a Kubernetes object"]),
+        ("a word", "kind: Pod\n---\nerror\n".to_owned(), &["document 2, line 3", "a string"]),
+        ("a null key", "~: 1\n".to_owned(), &["line 1", "null can't be a key"]),
+        ("a list as key", "? [a]\n: 1\n".to_owned(), &["a list can't be a key"]),
+        ("not a number", "kind: Foo\na: .nan\n".to_owned(), &["line 2", "`.nan`", "quote it"]),
+        ("a tag that lies", "kind: Foo\na: !!int x\n".to_owned(), &["line 2", "`x`", "!!int"]),
+        ("an alias in itself", "a: &a\n  b: *a\n".to_owned(), &["line 2", "anchor"]),
+        ("an unknown alias", "a: *nobody\n".to_owned(), &["line 1", "anchor"]),
+        ("a merge of a list", "a: &a [1]\nb:\n  <<: *a\n".to_owned(), &["line 3", "merge key"]),
+        ("kind is a number", "kind: 7\n".to_owned(), &["line 1", "`kind`", "a number", "a string"]),
+        ("an item that is no object", "kind: List\napiVersion: v1\nitems:\n- x\n".to_owned(), &["line 4", "`items[0]`", "a mapping"]),
+        ("env of a wrong type", pod("spec:\n  containers:\n  - name: ascend\n    env: x"), &["document 1, line 7", "`spec.containers[0].env`"]),
+        ("a value that isn't text", pod("spec:\n  containers:\n  - name: ascend\n    env:\n    - name: A\n      value: yes"), &["line 9", "`spec.containers[0].env[0].value`", "put it in quotes"]),
+        (
+            "a wrong type in a List",
+            "kind: List\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {annotations: {recover-strategy: dump}}\n  spec: 3\n".to_owned(),
+            &["line 7", "`items[0].spec`"],
+        ),
+    ];
+    for (what, input, words) in cases {
+        for command in ["inject", "uninject", "explain"] {
+            let complaint = run(&[command], &input).complaint();
+            for word in words.iter().chain(&["swansong: standard input: "]) {
+                assert!(complaint.contains(word), "{what}, {command}: {word:?} isn't in {complaint:?}");
+            }
+            assert_eq!(complaint.lines().count(), 1, "{what}: {complaint}");
+        }
+    }
+}
+
+#[test]
+fn files_that_cannot_be_read() {
+    let cases: [(&[&str], &[u8], &[&str]); 7] = [
+        (&["-f", "nowhere.yaml"], b"", &["nowhere.yaml", "no such file"]),
+        (&["-f", "expected"], b"", &["expected", "directory"]),
+        (&["-f", "-", "-f", "-"], b"", &["twice"]),
+        (&[], b"kind: Pod\na: \xff\xfe\n", &["standard input", "line 2", "UTF-8"]),
+        (&[], b"\xff\xfek\0i\0n\0d\0", &["UTF-16"]),
+        (&["-f", "list.yaml", "-f", "nowhere.yaml"], b"", &["nowhere.yaml"]),
+        (&["--nonsense"], b"", &["--nonsense"]),
+    ];
+    for (arguments, input, words) in cases {
+        for command in ["inject", "explain"] {
+            let arguments = [&[command], arguments].concat();
+            let complaint = run(&arguments, input).complaint();
+            for word in words {
+                assert!(complaint.contains(word), "{arguments:?}: {word:?} isn't in {complaint:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bad_configuration_names_its_fault() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("swansong.yaml");
+    std::fs::write(&config, "nonsense: 1\n").expect("written");
+    let complaint =
+        run(&["inject", "--config", &config.to_string_lossy(), "-f", "list.yaml"], "").complaint();
+    assert!(complaint.contains("nonsense") && complaint.contains("swansong.yaml"), "{complaint}");
+    let complaint = run(&["explain", "--config", "nowhere.yaml", "-f", "list.yaml"], "").complaint();
+    assert!(complaint.contains("nowhere.yaml"), "{complaint}");
+}
+
+#[test]
+fn a_damaged_record_stops_the_undo() {
+    let pod =
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    swansong.dev/injected: 'no'\nspec: {}\n";
+    let complaint = run(&["uninject"], pod).complaint();
+    assert!(complaint.contains("document 1") && complaint.contains("swansong.dev/injected"), "{complaint}");
+}
+
+#[test]
+fn hostile_nesting_ends_in_an_error() {
+    let deep = format!("kind: Foo\na: {}{}\n", "[".repeat(100_000), "]".repeat(100_000));
+    run(&["inject"], deep).complaint();
+    let json = format!("{{\"kind\":\"Foo\",\"a\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    run(&["inject"], json).complaint();
+    let mut laughs = "kind: Foo\na0: &a0 [x]\n".to_owned();
+    for level in 1..40 {
+        let before = level - 1;
+        laughs += &format!("a{level}: &a{level} [*a{before}, *a{before}, *a{before}, *a{before}]\n");
+    }
+    let complaint = run(&["inject"], laughs).complaint();
+    assert!(complaint.contains("aliases unfold"), "{complaint}");
+    let mut chain = "kind: Foo\na0: &a0 [x]\n".to_owned();
+    for level in 1..5000 {
+        chain += &format!("a{level}: &a{level} [*a{}]\n", level - 1);
+    }
+    run(&["inject"], chain).complaint();
+}

@@ -1,0 +1,133 @@
+//! `explain`: its JSON, its exit status, and what it says of the reset ConfigMap.
+
+use serde_json::Value;
+
+use crate::support::run;
+
+fn documents(input: &str) -> Vec<Value> {
+    let json = run(&["explain", "-o", "json"], input).json().remove(0);
+    json["documents"].as_array().expect("an array").clone()
+}
+
+#[test]
+fn every_document_has_every_key() {
+    let json = run(&["explain", "-o", "json", "-f", "apps.yaml", "-f", "list.yaml", "-f", "stream.yaml"], "");
+    let json = json.json().remove(0);
+    for document in json["documents"].as_array().expect("an array") {
+        for key in ["kind", "name", "namespace"] {
+            assert!(document[key].is_string(), "{key}: {document}");
+        }
+        assert!(document["strategies"].is_array() && document["injected"].is_boolean(), "{document}");
+        assert!(document["skipReason"].is_null() || document["skipReason"].is_string(), "{document}");
+        assert_eq!(document["injected"].as_bool(), Some(document["skipReason"].is_null()));
+        for template in document["templates"].as_array().expect("an array") {
+            assert!(template["path"].is_string() && template["rankZero"].is_boolean(), "{template}");
+            for container in template["containers"].as_array().expect("an array") {
+                assert!(container["name"].is_string(), "{container}");
+                for action in container["actions"].as_array().expect("an array") {
+                    assert!(action["field"].is_string() && action["reason"].is_string(), "{action}");
+                    assert!(
+                        ["added", "merged", "kept", "skipped"]
+                            .contains(&action["action"].as_str().expect("a word"))
+                    );
+                    assert!(action.as_object().expect("an object").contains_key("value"), "{action}");
+                }
+            }
+        }
+        for warning in document["warnings"].as_array().expect("an array") {
+            let warning = warning.as_str().expect("a string");
+            let (reason, message) = warning.split_once(": ").expect("reason and message");
+            assert!(reason.chars().all(char::is_alphanumeric) && !message.is_empty(), "{warning}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_workload_is_listed_too() {
+    let documents =
+        documents("kind: ConfigMap\nmetadata: {name: c, namespace: ns}\n---\na: 1\n---\n# nothing\n");
+    let reasons: Vec<_> = documents.iter().map(|document| document["skipReason"].clone()).collect();
+    assert_eq!(reasons, ["KindNotHandled", "KindMissing"]);
+    assert_eq!((&documents[0]["name"], &documents[0]["namespace"]), (&"c".into(), &"ns".into()));
+}
+
+#[test]
+fn the_items_of_a_list_are_documents() {
+    let json = run(&["explain", "-o", "json", "-f", "list.yaml"], "").json().remove(0);
+    let found: Vec<_> = json["documents"]
+        .as_array()
+        .expect("an array")
+        .iter()
+        .map(|document| (document["path"].as_str(), document["kind"].as_str(), document["name"].as_str()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (Some("/items/0"), Some("Service"), Some("untouched")),
+            (Some("/items/1"), Some("Pod"), Some("first")),
+            (Some("/items/2"), Some("AscendJob"), Some("inner")),
+            (Some("/items/0"), Some("Pod"), Some("says-no-kind")),
+        ]
+    );
+    let warnings = json["documents"][3]["warnings"].as_array().map(Vec::len);
+    assert_eq!(warnings, Some(0), "a typed list says the kind of its items: {json}");
+}
+
+#[test]
+fn the_exit_status_tells_of_warnings_when_asked() {
+    let windows = "apiVersion: v1\nkind: Pod\nmetadata: {annotations: {recover-strategy: dump}}\nspec:\n  os: {name: windows}\n  containers: [{name: a}]\n";
+    let clean = windows.replace("windows", "linux");
+    for (input, arguments, code) in [
+        (windows, &["explain"][..], 0),
+        (windows, &["explain", "--fail-on-warning"], 2),
+        (windows, &["explain", "--fail-on-warning", "-o", "json"], 2),
+        (&clean, &["explain", "--fail-on-warning"], 0),
+        ("a: [", &["explain", "--fail-on-warning"], 1),
+        (&clean, &["explain", "--fail-on-warnings"], 1),
+    ] {
+        assert_eq!(run(arguments, input).code, code, "{arguments:?} {input}");
+    }
+    assert!(run(&["explain", "--help"], "").output().contains("status 2"));
+}
+
+#[test]
+fn the_reset_config_map_is_noted_but_never_warned_about() {
+    let job = |namespace: &str| {
+        format!(
+            "apiVersion: mindxdl.gitee.com/v1\nkind: AscendJob\nmetadata:\n  name: j\n{namespace}  labels: {{framework: pytorch}}\n  annotations: {{recover-strategy: dump}}\nspec:\n  replicaSpecs:\n    Master: {{template: {{spec: {{containers: [{{name: ascend}}]}}}}}}\n"
+        )
+    };
+    let reset = |namespace: &str, label: &str, json: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: reset-config-j\n{namespace}  labels: {{reset: {label}}}\ndata:\n  reset.json: '{json}'\n"
+        )
+    };
+    let here = "  namespace: ns\n";
+    let good = r#"{"status":"initializing"}"#;
+    for (input, words) in [
+        (job(here), "isn't in this input"),
+        (job(here) + &reset(here, "\"true\"", good), "in this input and sound"),
+        (job(here) + &reset("  namespace: m\n", "\"true\"", good), "isn't in this input"),
+        (job("") + &reset(here, "\"true\"", good), "names its namespace"),
+        (job(here) + &reset(here, "\"false\"", good), "lacks the label"),
+        (job(here) + &reset(here, "\"true\"", "[]"), "isn't a JSON object"),
+        (job(here) + &reset(here, "\"true\"", ""), "isn't a JSON object"),
+        (job(here) + &reset(here, "\"true\"", good).replace("reset.json", "other"), "has no data reset.json"),
+    ] {
+        let documents = documents(&input);
+        let notes = documents[0]["notes"].to_string();
+        assert!(notes.contains(words), "{words:?} isn't in {notes}");
+        assert_eq!(documents[0]["warnings"].as_array().map(Vec::len), Some(0), "{}", documents[0]);
+        assert_eq!(run(&["explain", "--fail-on-warning"], input).code, 0);
+    }
+}
+
+#[test]
+fn a_change_to_the_job_itself_is_told() {
+    let json = run(&["explain", "-o", "json", "-f", "ascendjob-mindspore.yaml"], "").json().remove(0);
+    let action = &json["documents"][0]["actions"][0];
+    assert_eq!(
+        (&action["field"], &action["action"], &action["value"]),
+        (&"annotations.recover-strategy".into(), &"merged".into(), &"recover,dump".into())
+    );
+}
