@@ -1,5 +1,6 @@
 //! `swansong webhook`: the admission server of a cluster.
 
+mod background;
 mod certificate;
 mod signals;
 
@@ -17,6 +18,7 @@ use swansong_webhook::config::{Config, ConfigEvent, ConfigWatcher};
 use swansong_webhook::server::{Limits, Metrics, Parts, Server};
 use tracing::{info, warn};
 
+use self::background::Background;
 use self::certificate::Certificate;
 use self::signals::Signals;
 use crate::logging::Logging;
@@ -92,10 +94,12 @@ impl Webhook {
     async fn serve(self) -> anyhow::Result<()> {
         let signals = Signals::listen().context("signals can't be listened for")?;
         let metrics = Arc::new(Metrics::new());
-        let config = self.config(&metrics)?;
+        let mut background = Background::default();
+        let config = self.config(&metrics, &mut background)?;
         let resolver = Resolver::new();
         let tls = server_config(Arc::clone(&resolver), &self.certificate.tls_options()?)?;
-        let source = self.certificate.start(&resolver, &metrics, self.reload_interval).await?;
+        let source =
+            self.certificate.start(&resolver, &metrics, self.reload_interval, &mut background).await?;
         let server = Server::bind(Parts {
             listen: self.listen,
             health_listen: self.health_listen,
@@ -113,8 +117,16 @@ impl Webhook {
             version = env!("CARGO_PKG_VERSION"),
             "listening"
         );
-        server.run(signals.stop()).await;
-        Ok(())
+        let mut broken = None;
+        let stop = async {
+            tokio::select! {
+                () = signals.stop() => {}
+                error = background.broken() => broken = Some(error),
+            }
+        };
+        // In good order also when something broke: others take over meanwhile.
+        server.run(stop).await;
+        broken.map_or(Ok(()), Err)
     }
 
     fn limits(&self) -> Limits {
@@ -128,7 +140,11 @@ impl Webhook {
         }
     }
 
-    fn config(&self, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<ArcSwap<Config>>> {
+    fn config(
+        &self,
+        metrics: &Arc<Metrics>,
+        background: &mut Background,
+    ) -> anyhow::Result<Arc<ArcSwap<Config>>> {
         metrics.config_loaded();
         let Some(path) = &self.config else {
             return Ok(Arc::new(ArcSwap::from_pointee(Config::default())));
@@ -136,7 +152,7 @@ impl Webhook {
         let watcher = ConfigWatcher::start(path.clone())?;
         let config = watcher.current();
         let metrics = Arc::clone(metrics);
-        tokio::spawn(watcher.run(self.reload_interval, move |event| match event {
+        background.start(watcher.run(self.reload_interval, move |event| match event {
             ConfigEvent::Reloaded => {
                 metrics.config_loaded();
                 info!("configuration reloaded");

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -68,7 +68,18 @@ impl Webhook {
     }
 
     pub(crate) fn start_from(pair: Pair, certificate: &Path, key: &Path, arguments: &[&str]) -> Self {
-        let (child, lines) = spawn(certificate, key, arguments);
+        Self::spawn(pair, command(Some((certificate, key)), arguments))
+    }
+
+    /// Without certificate files; no client trusts it.
+    pub(crate) fn self_managed(kubeconfig: &Path) -> Self {
+        let mut command = command(None, &[]);
+        command.env("KUBECONFIG", kubeconfig).env_remove("KUBERNETES_SERVICE_HOST");
+        Self::spawn(Pair::new(), command)
+    }
+
+    fn spawn(pair: Pair, command: Command) -> Self {
+        let (child, lines) = spawn(command);
         let mut webhook = Self {
             child,
             lines,
@@ -106,9 +117,18 @@ impl Webhook {
 
     /// Waits until a metric has a value.
     pub(crate) fn metric_becomes(&self, series: &str, expected: f64) {
-        let deadline = std::time::Instant::now() + PATIENCE;
-        while self.metric(series) != Some(expected) {
-            assert!(std::time::Instant::now() < deadline, "{series} stays {:?}", self.metric(series));
+        self.metric_until(series, |value| value.total_cmp(&expected).is_eq());
+    }
+
+    /// Waits until a metric has at least a value.
+    pub(crate) fn metric_reaches(&self, series: &str, least: f64) {
+        self.metric_until(series, |value| value >= least);
+    }
+
+    fn metric_until(&self, series: &str, enough: impl Fn(f64) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.metric(series).is_some_and(&enough) {
+            assert!(Instant::now() < deadline, "{series} stays {:?}", self.metric(series));
         }
     }
 
@@ -153,23 +173,21 @@ impl Drop for Webhook {
     }
 }
 
-fn command(certificate: &Path, key: &Path, arguments: &[&str]) -> Command {
+fn command(pair: Option<(&Path, &Path)>, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_swansong"));
     command
         .args(["webhook", "--listen", "127.0.0.1:0", "--health-listen", "127.0.0.1:0"])
         .args(["--log-format", "json", "--drain-delay", "0s", "--reload-interval", "20ms"])
-        .arg("--tls-cert")
-        .arg(certificate)
-        .arg("--tls-key")
-        .arg(key)
-        .args(arguments)
         .stdin(Stdio::null());
+    if let Some((certificate, key)) = pair {
+        command.arg("--tls-cert").arg(certificate).arg("--tls-key").arg(key);
+    }
+    command.args(arguments);
     command
 }
 
-fn spawn(certificate: &Path, key: &Path, arguments: &[&str]) -> (Child, Receiver<String>) {
-    let mut child =
-        command(certificate, key, arguments).stderr(Stdio::piped()).spawn().expect("the binary starts");
+fn spawn(mut command: Command) -> (Child, Receiver<String>) {
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary starts");
     let stderr = child.stderr.take().expect("a pipe");
     let (sender, lines) = channel();
     std::thread::spawn(move || {
@@ -185,7 +203,7 @@ fn spawn(certificate: &Path, key: &Path, arguments: &[&str]) -> (Child, Receiver
 
 /// Starts a webhook that is expected not to come up: its exit code and stderr.
 pub(crate) fn fails(certificate: &Path, key: &Path, arguments: &[&str]) -> (Option<i32>, String) {
-    let output = command(certificate, key, arguments).output().expect("the binary starts");
+    let output = command(Some((certificate, key)), arguments).output().expect("the binary starts");
     assert_eq!(output.stdout, b"");
     (output.status.code(), String::from_utf8(output.stderr).expect("text"))
 }

@@ -84,3 +84,27 @@ fn tls_1_2_is_spoken_only_when_told_so() {
     assert!(Client::try_connect(&webhook.address, &webhook.pair.certificate, &TLS12).is_ok());
     assert!(Client::try_connect(&webhook.address, &webhook.pair.certificate, &TLS13).is_ok());
 }
+
+#[test]
+fn without_files_it_waits_for_the_api_server() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let kubeconfig = directory.path().join("kubeconfig");
+    // Nobody listens on the port that was just given back.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port");
+    std::fs::write(
+        &kubeconfig,
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             clusters: [{{name: c, cluster: {{server: 'http://{free}'}}}}]\n\
+             users: [{{name: u, user: {{}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: c, user: u, namespace: n}}}}]\n"
+        ),
+    )
+    .expect("written");
+    let webhook = Webhook::self_managed(&kubeconfig);
+    assert_eq!(webhook.health("/livez").0, 200);
+    let (status, text) = webhook.health("/readyz");
+    assert_eq!((status, text.as_str()), (503, "no certificate yet\n"));
+    assert!(Client::try_connect(&webhook.address, &webhook.pair.certificate, &TLS13).is_err());
+    webhook.metric_reaches(r#"swansong_tls_reload_failures_total{source="secret"}"#, 1.0);
+}

@@ -14,6 +14,8 @@ use swansong_certs::{
 use swansong_webhook::server::Metrics;
 use tracing::{info, warn};
 
+use super::background::Background;
+
 /// Set by the manifests from the downward API.
 const POD_NAMESPACE: &str = "POD_NAMESPACE";
 
@@ -80,6 +82,7 @@ impl Certificate {
         resolver: &Arc<Resolver>,
         metrics: &Arc<Metrics>,
         reload_interval: Duration,
+        background: &mut Background,
     ) -> anyhow::Result<&'static str> {
         let (resolver, observer) = (Arc::clone(resolver), observer(Arc::clone(metrics)));
         let clock = Arc::new(SystemClock);
@@ -87,7 +90,7 @@ impl Certificate {
             let files = FilePair::new(certificate, key);
             let mut watcher = FileWatcher::new(files, resolver, clock, observer);
             watcher.poll()?;
-            tokio::spawn(watcher.run(reload_interval));
+            background.start(watcher.run(reload_interval));
             return Ok("files");
         }
         let config = client_config().await?;
@@ -102,7 +105,7 @@ impl Certificate {
         };
         let client = kube::Client::try_from(config).context("no client of the API server can be made")?;
         let manager = Manager::new(client, &objects, settings, resolver, clock, observer);
-        tokio::spawn(manager.run(CHECK_INTERVAL));
+        background.start(manager.run(CHECK_INTERVAL));
         Ok("secret")
     }
 }

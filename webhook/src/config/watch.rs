@@ -5,6 +5,7 @@
 //! one is there.
 
 use std::convert::Infallible;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +63,28 @@ impl ConfigWatcher {
 
     /// Looks once.
     pub fn poll(&mut self) -> Option<ConfigEvent> {
-        let text = match read(&self.path) {
+        self.consider(read(&self.path))
+    }
+
+    /// Looks every `every`, for ever. Reading happens off the server's threads: a hung mount delays only this loop.
+    pub async fn run(mut self, every: Duration, mut observe: impl FnMut(&ConfigEvent)) -> Infallible {
+        // A period of zero is a panic in tokio.
+        let every = every.max(Duration::from_millis(1));
+        let mut ticks = interval_at(Instant::now() + every, every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let path = self.path.clone();
+            let text = spawn_blocking(move || read(&path)).await;
+            if let Some(event) = self.consider(text.unwrap_or_else(|stopped| Err(io::Error::other(stopped))))
+            {
+                observe(&event);
+            }
+        }
+    }
+
+    fn consider(&mut self, text: io::Result<String>) -> Option<ConfigEvent> {
+        let text = match text {
             Ok(text) => text,
             Err(problem) => {
                 return self.failed(&ConfigError::Read { path: self.path.clone(), problem });
@@ -79,30 +101,6 @@ impl ConfigWatcher {
                 Some(ConfigEvent::Reloaded)
             }
             Err(faults) => self.failed(&ConfigError::Invalid { path: self.path.clone(), faults }),
-        }
-    }
-
-    /// Looks every `every`, for ever. Reading happens off the server's threads: a hung mount delays only this loop.
-    pub async fn run(mut self, every: Duration, mut observe: impl FnMut(&ConfigEvent)) -> Infallible {
-        // A period of zero is a panic in tokio.
-        let every = every.max(Duration::from_millis(1));
-        let mut ticks = interval_at(Instant::now() + every, every);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            let looked = spawn_blocking(move || {
-                let event = self.poll();
-                (self, event)
-            });
-            let event;
-            (self, event) = match looked.await {
-                Ok(looked) => looked,
-                // The look panicked, or the runtime is shutting down: there is nothing left to look with.
-                Err(_) => std::future::pending().await,
-            };
-            if let Some(event) = event {
-                observe(&event);
-            }
         }
     }
 

@@ -31,7 +31,10 @@ use self::mutate::Shared;
 use crate::config::Config;
 
 /// Connections to the health port; probes and scrapes need a few.
-const HEALTH_CONNECTIONS: usize = 64;
+const HEALTH_CONNECTIONS: usize = 256;
+
+/// Time without a request on the health port: whoever just holds connections there keeps the kubelet's probes out.
+const HEALTH_IDLE: Duration = Duration::from_secs(10);
 
 /// Bounds on what clients may cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,7 +169,7 @@ impl Server {
             tls: None,
             router: health::router(Arc::new(health)),
             connections: Arc::new(Semaphore::new(HEALTH_CONNECTIONS)),
-            idle: limits.idle,
+            idle: HEALTH_IDLE,
             metrics,
         };
         Ok(Self { address, health_address, draining, limits, main, health })
