@@ -117,8 +117,7 @@ impl Data {
         match self {
             Self::Null => Value::Null,
             Self::Bool(value) => Value::Bool(*value),
-            // Only text that went through `scalar` or `serde_json` gets here.
-            Self::Number(text) => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone())),
+            Self::Number(text) => number_value(text),
             Self::String(text) => Value::String(text.clone()),
             Self::Sequence(items) => Value::Array(items.iter().map(Self::to_value).collect()),
             Self::Mapping(members) => {
@@ -126,6 +125,18 @@ impl Data {
             }
         }
     }
+}
+
+/// The number; `serde_json` by itself reads the last digit of some floats wrong.
+fn number_value(text: &str) -> Value {
+    if let Ok(number) = text.parse::<i64>() {
+        return number.into();
+    }
+    if let Ok(number) = text.parse::<u64>() {
+        return number.into();
+    }
+    // Only text that went through `scalar` or `serde_json` gets here.
+    text.parse::<f64>().map_or_else(|_| Value::String(text.to_owned()), Value::from)
 }
 
 impl From<&Value> for Data {

@@ -168,7 +168,8 @@ fn is_plain(text: &str, flow: bool) -> bool {
         && !text.starts_with("---")
         && !text.starts_with("...")
         && !text.chars().any(|c| is_unprintable(c) || (c.is_whitespace() && c != ' '))
-        && !(flow && text.contains([',', '[', ']', '{', '}', ':', '#']))
+        // libyaml, which kubectl reads with, takes `?` for an indicator anywhere between brackets.
+        && !(flow && text.contains([',', '[', ']', '{', '}', ':', '#', '?']))
         && !scalar::is_ambiguous(text)
 }
 

@@ -210,11 +210,13 @@ impl Stream<'_> {
                 None => *key = Some(node),
                 Some(key) => {
                     let from = key.span.end - self.place.offset;
-                    let colon = colon(self.text, from).map(|at| at + self.place.offset);
+                    // The parser puts a missing value before the colon, which behind `? key` is on the next line.
+                    let missing = node.is_unwritten().then(|| node.start - self.place.offset);
+                    let colon = colon_behind(self.text, from).or_else(|| colon_behind(self.text, missing?));
+                    let colon = colon.map(|at| at + self.place.offset);
                     if node.is_unwritten()
                         && let Some(colon) = colon
                     {
-                        // The parser puts a missing value before the colon.
                         node.span = colon..colon;
                         node.start = colon;
                     }
@@ -297,7 +299,7 @@ fn with_tag(content: Range<usize>, span: &Span) -> Range<usize> {
 }
 
 /// The offset behind the `:` that follows a key which ends at `from`.
-fn colon(text: &str, from: usize) -> Option<usize> {
+fn colon_behind(text: &str, from: usize) -> Option<usize> {
     let rest = text.get(from..)?;
     let blank = rest.len() - rest.trim_start_matches([' ', '\t']).len();
     rest[blank..].starts_with(':').then_some(from + blank + 1)

@@ -1,5 +1,7 @@
 //! Every way in which a run fails: exit status 1, a message that leads to the place, and no output.
 
+use std::fmt::Write;
+
 use crate::support::run;
 
 #[test]
@@ -98,13 +100,13 @@ fn hostile_nesting_ends_in_an_error() {
     let mut laughs = "kind: Foo\na0: &a0 [x]\n".to_owned();
     for level in 1..40 {
         let before = level - 1;
-        laughs += &format!("a{level}: &a{level} [*a{before}, *a{before}, *a{before}, *a{before}]\n");
+        let _ = writeln!(laughs, "a{level}: &a{level} [*a{before}, *a{before}, *a{before}, *a{before}]");
     }
     let complaint = run(&["inject"], laughs).complaint();
     assert!(complaint.contains("aliases unfold"), "{complaint}");
     let mut chain = "kind: Foo\na0: &a0 [x]\n".to_owned();
     for level in 1..5000 {
-        chain += &format!("a{level}: &a{level} [*a{}]\n", level - 1);
+        let _ = writeln!(chain, "a{level}: &a{level} [*a{}]", level - 1);
     }
     run(&["inject"], chain).complaint();
 }

@@ -57,6 +57,14 @@ fn carriage_returns_and_a_missing_last_line_break_stay() {
     assert_eq!(out.matches('\n').count(), out.matches("\r\n").count(), "{out:?}");
     assert_eq!(run(&["uninject"], out).output(), windows);
 
+    let marked = format!("\u{feff}# c\n{POD}");
+    let out = run(&["inject"], &marked).output();
+    assert!(out.starts_with("\u{feff}# c\napiVersion"), "{out}");
+    assert_eq!(run(&["uninject"], out).output(), marked);
+    let marked = format!("\u{feff}{POD}# c\n");
+    let out = run(&["inject"], &marked).output();
+    assert_eq!(run(&["uninject"], out).output(), marked);
+
     let unfinished = POD.trim_end();
     let out = run(&["inject"], unfinished).output();
     assert!(!out.ends_with('\n'));

@@ -1,6 +1,6 @@
 //! Reading the files named by `-f`.
 
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
@@ -50,6 +50,9 @@ fn read(file: &Path) -> anyhow::Result<Input> {
 fn bytes(file: &Path) -> anyhow::Result<Vec<u8>> {
     if is_standard_input(file) {
         let mut bytes = Vec::new();
+        if std::io::stdin().is_terminal() {
+            eprintln!("swansong: reading standard input, Ctrl-D ends it; name a file with -f");
+        }
         std::io::stdin().lock().read_to_end(&mut bytes).context("it can't be read")?;
         return Ok(bytes);
     }

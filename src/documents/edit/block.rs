@@ -12,7 +12,9 @@ impl<'n> Editor<'_, 'n> {
     pub(super) fn block_mapping(&mut self, members: &'n [Member], slots: &[Slot<'n>]) -> Result<(), Unsafe> {
         let Some(first) = members.first() else { return Err(Unsafe) };
         let indent = self.column(first.key.span.start);
-        if !self.text[..first.key.span.start].ends_with([' ', '\n', '\u{feff}']) && first.key.span.start > 0 {
+        let before = &self.text[self.line_start(first.key.span.start)..first.key.span.start];
+        if !before.bytes().all(|byte| matches!(byte, b' ' | b'-')) {
+            // Behind `? `, a byte order mark or whatever else moves its column.
             return Err(Unsafe);
         }
         let mut gone: Vec<bool> = members.iter().map(|member| !is_merge(&member.key)).collect();
@@ -160,7 +162,7 @@ impl<'n> Editor<'_, 'n> {
             return Err(Unsafe);
         }
         let mut start = self.line_start(at);
-        while start > 0 {
+        while self.text[..start].ends_with('\n') {
             let above = self.line_start(start - 1);
             if !self.text[above..start].trim_start().starts_with('#') {
                 break;
@@ -174,7 +176,8 @@ impl<'n> Editor<'_, 'n> {
         let mut text = String::new();
         if data.is_filled() {
             self.layout.collection(data, self.column(dash) + 2, true, &mut text);
-            text.truncate(text.trim_end_matches('\n').len());
+            // The line break that follows ends its last line.
+            text.pop();
         } else {
             text = Self::written_like(item, data);
         }

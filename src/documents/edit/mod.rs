@@ -58,6 +58,7 @@ impl<'t, 'n> Editor<'t, 'n> {
         }
         // Stable, so that insertions at one place keep their order.
         self.edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
+        self.mend_end();
         self.edits
     }
 
@@ -69,7 +70,10 @@ impl<'t, 'n> Editor<'t, 'n> {
             out
         } else {
             let mut out = self.layout.document(data);
-            out.truncate(out.trim_end_matches('\n').len().max(1));
+            if root.span.end < self.text.len() {
+                // The line break that follows ends its last line.
+                out.pop();
+            }
             // Behind `---` on the same line.
             if self.column(root.span.start) > 0 {
                 out.insert(0, '\n');

@@ -1,6 +1,6 @@
 //! Lines and columns of the text that is edited.
 
-use super::Editor;
+use super::{Edit, Editor};
 use crate::documents::emit::Layout;
 use crate::documents::node::{Content, Node};
 
@@ -43,19 +43,39 @@ impl Editor<'_, '_> {
 
     /// Takes whole lines out, from the one of `first` to the one of `last`.
     pub(super) fn remove_lines(&mut self, first: usize, last: usize) {
-        let (mut start, end) = (self.line_start(first), self.line_end(last));
-        if end == self.text.len() && !self.text.ends_with('\n') {
-            // The line before becomes the last, which has no line break either.
-            start -= usize::from(start > 0);
-            start -= usize::from(self.text[..start].ends_with('\r'));
+        self.replace(self.line_start(first)..self.line_end(last), "");
+    }
+
+    /// Where the last lines of a text without a last line break are taken out, the line before loses its own.
+    pub(super) fn mend_end(&mut self) {
+        if self.text.ends_with('\n') {
+            return;
         }
-        self.replace(start..end, "");
+        let mut start = self.text.len();
+        let mut kept = self.edits.len();
+        while let Some(edit) = kept.checked_sub(1).map(|last| &self.edits[last])
+            && edit.range.end == start
+            && !edit.range.is_empty()
+            && edit.text.is_empty()
+        {
+            start = edit.range.start;
+            kept -= 1;
+        }
+        let before = &self.text[..start];
+        let mended = before.strip_suffix('\n').unwrap_or(before);
+        let mended = mended.strip_suffix('\r').unwrap_or(mended).len();
+        let free = kept.checked_sub(1).is_none_or(|last| self.edits[last].range.end <= mended);
+        if kept < self.edits.len() && free {
+            self.edits.truncate(kept);
+            self.edits.push(Edit { range: mended..self.text.len(), text: String::new() });
+        }
     }
 }
 
-/// Start of the line of `at`.
+/// Start of the line of `at`; a byte order mark is before it.
 pub(super) fn line_start(text: &str, at: usize) -> usize {
-    text[..at].rfind('\n').map_or(0, |line_break| line_break + 1)
+    let mark = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+    text[..at].rfind('\n').map_or(mark.min(at), |line_break| line_break + 1)
 }
 
 /// The offset of the dash in front of an item, if nothing but blanks is between.
