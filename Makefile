@@ -34,8 +34,8 @@ unit: ## All tests, those on a real Kubernetes included.
 	cargo test --workspace --locked
 
 .PHONY: prerequisites
-prerequisites: ## Say what this machine lacks for the tests.
-	@command -v '$(KUBECTL)' >/dev/null || { echo 'kubectl is not on the PATH (the tests render the manifests with it): install it or set KUBECTL' >&2; exit 1; }
+prerequisites: ## Install what the tests need (on Debian, as root), or say what is missing.
+	@tests/cluster/prerequisites.sh || true
 	@$(TESTCLUSTER) check --tier api
 	@$(TESTCLUSTER) check --tier node || printf '\n\033[1;33m%s\033[0m\n\n' \
 	  'THE NODE TIER CAN NOT RUN HERE: no test will start a Pod. What is missing stands above.'

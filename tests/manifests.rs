@@ -5,9 +5,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 use std::{env, fs};
 
 use serde_json::{Value, json};
+use swansong_testcluster::{Tier, programs};
 use swansong_webhook::config::{Config, Strictness};
 use swansong_webhook::policy::Policy;
 
@@ -18,12 +20,22 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn kustomize(folder: &Path) -> String {
-    let kubectl = env::var_os("KUBECTL").unwrap_or_else(|| "kubectl".into());
-    let output = Command::new(&kubectl).arg("kustomize").arg(folder).output();
-    let output = output.unwrap_or_else(|error| {
-        panic!("can't run {}: {error}; put kubectl on the PATH or name it in KUBECTL", kubectl.display())
+/// The one named in `KUBECTL`, the one on the `PATH`, or that of the test cluster.
+fn kubectl() -> &'static Path {
+    static KUBECTL: LazyLock<PathBuf> = LazyLock::new(|| {
+        let on_path = || {
+            let mut folders = env::split_paths(&env::var_os("PATH")?).collect::<Vec<_>>().into_iter();
+            folders.find_map(|folder| Some(folder.join("kubectl")).filter(|file| file.is_file()))
+        };
+        env::var_os("KUBECTL").map(PathBuf::from).or_else(on_path).unwrap_or_else(|| {
+            programs::ensure_loudly(Tier::Api).expect("the test cluster's programs").path("kubectl")
+        })
     });
+    &KUBECTL
+}
+
+fn kustomize(folder: &Path) -> String {
+    let output = Command::new(kubectl()).arg("kustomize").arg(folder).output().expect("kubectl runs");
     assert!(output.status.success(), "{}: {}", folder.display(), String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("YAML is UTF-8")
 }
