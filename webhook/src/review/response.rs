@@ -36,10 +36,6 @@ struct Response<'a> {
     allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<Status>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    patch_type: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    patch: Option<String>,
     #[serde(skip_serializing_if = "Annotations::is_empty")]
     audit_annotations: Annotations,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -61,7 +57,6 @@ pub(super) fn write(
     warnings: &[&Warning],
     subject: &Subject<'_>,
 ) -> Vec<u8> {
-    let patch = outcome.and_then(|outcome| patch(&outcome.operations));
     let review = Review {
         api_version: API_VERSION,
         kind: KIND,
@@ -69,18 +64,32 @@ pub(super) fn write(
             uid,
             allowed: !matches!(verdict, Verdict::Denied(_)),
             status: status(verdict, warnings),
-            // The API server refuses a patchType without a patch.
-            patch_type: patch.is_some().then_some("JSONPatch"),
             audit_annotations: Annotations::of(verdict, outcome, warnings, subject),
             warnings: told(warnings),
-            patch,
         },
     };
-    to_json(&review)
+    let mut json = to_json(&review);
+    match outcome {
+        // The API server refuses a patchType without a patch.
+        Some(outcome) if !outcome.operations.is_empty() => append_patch(&mut json, &outcome.operations),
+        _ => {}
+    }
+    json
 }
 
-fn patch(operations: &[Operation]) -> Option<String> {
-    (!operations.is_empty()).then(|| STANDARD.encode(to_json(operations)))
+/// Adds the patch as last members of the response: it is the bulk of the answer, and what is base64 needn't be looked
+/// through for what to escape.
+fn append_patch(json: &mut Vec<u8>, operations: &[Operation]) {
+    const END: &[u8] = b"}}";
+    debug_assert!(json.ends_with(END));
+    let patch = to_json(operations);
+    json.truncate(json.len() - END.len());
+    json.extend_from_slice(br#","patchType":"JSONPatch","patch":""#);
+    let start = json.len();
+    json.resize(start + patch.len().div_ceil(3) * 4, b'=');
+    STANDARD.encode_slice(&patch, &mut json[start..]).expect("base64 makes four bytes of three");
+    json.push(b'"');
+    json.extend_from_slice(END);
 }
 
 /// Only strings, numbers, sequences and string-keyed maps are passed in, for which serialisation into memory has no way
