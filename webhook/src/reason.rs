@@ -22,16 +22,16 @@ macro_rules! reasons {
 
             /// One sentence of explanation.
             pub const fn description(self) -> &'static str {
-                match self { $(Self::$name => concat!($($doc,)+),)+ }
+                match self { $(Self::$name => concat!($($doc,)+).trim_ascii(),)+ }
             }
         }
     };
 }
 
 reasons! {
-    /// The field was missing and is part of the dying checkpoint's chain.
+    /// It was missing, and the dying checkpoint needs it.
     Required,
-    /// Already as it must be.
+    /// It is as it must be.
     AlreadyPresent,
     /// The user has a value of their own, which is kept.
     UserValueKept,

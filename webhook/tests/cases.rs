@@ -383,6 +383,13 @@ mod ports {
     }
 
     #[test]
+    fn a_port_without_a_name_never_reaches_the_service() {
+        let injected = pod(&ascend(json!({"ports": [{"containerPort": 9601}]})));
+        assert_eq!(injected.warned(), [Reason::PortNameDiffers]);
+        assert!(injected.outcome.warnings[0].message.contains("named ports only"));
+    }
+
+    #[test]
     fn a_taken_name_is_left() {
         let injected = pod(&ascend(json!({"ports": [{"containerPort": 7000, "name": "taskd-port"}]})));
         let ports = &injected.object["spec"]["containers"][0]["ports"];
@@ -584,6 +591,24 @@ mod strategies {
             run(WorkloadKind::AscendJob, &object, &Policy::default()).warned(),
             [Reason::StrategyDiffers, Reason::ProcessRecoverOff]
         );
+    }
+
+    #[test]
+    fn the_operators_marker_wins_over_a_pods_own_strategy() {
+        let mut object = ascend(json!({"env": [{"name": "HIGH_AVAILABILITY", "value": "dump,recover"}]}));
+        object["metadata"]["annotations"]["recover-strategy"] = json!("recover");
+        let injected = pod(&object);
+        assert!(injected.outcome.injected());
+        assert_eq!(injected.outcome.strategies, ["recover", "dump"]);
+    }
+
+    #[test]
+    fn a_job_without_rank_zero_is_warned_about() {
+        let mut object = job("dump");
+        let specs = object["spec"]["replicaSpecs"].as_object_mut().unwrap();
+        let template = specs.remove("Master").unwrap();
+        specs.insert("Worker".to_owned(), template);
+        assert_eq!(run(WorkloadKind::AscendJob, &object, &Policy::default()).warned(), [Reason::NoRankZero]);
     }
 
     #[test]

@@ -105,15 +105,21 @@ fn place(
             Some(format!("{number}/TCP {present_name}").trim_end().to_owned()),
             reason,
         ));
-        if !same {
-            let called = if present_name.is_empty() {
-                "has no name".to_owned()
-            } else {
-                format!("is called {present_name:?}")
-            };
+        if present_name.is_empty() {
             site.warn(
                 Reason::PortNameDiffers,
-                &format!("port {number} {called}, not {name:?}; make sure that it is meant for that and not for a server of yours"),
+                &format!(
+                    "port {number} has no name, and ascend-operator's Service for rank 0 carries named ports only: \
+                     call it {name:?}"
+                ),
+            );
+        } else if !same {
+            site.warn(
+                Reason::PortNameDiffers,
+                &format!(
+                    "port {number} is called {present_name:?}, not {name:?}; make sure that it is meant for that \
+                     and not for a server of yours"
+                ),
             );
         }
         return false;

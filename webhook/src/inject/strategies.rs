@@ -58,10 +58,14 @@ pub(super) fn asked(
                 note(own, outcome);
                 check_template(kind, jobs.as_ref(), own, located, outcome);
             }
-        } else if kind == WorkloadKind::Pod {
-            let marked = operator_marker(located.template, policy);
-            asks |= marked.is_some();
-            outcome.strategies.extend(marked.map(str::to_owned));
+        }
+        // The marker tells what the job asked for, whatever the Pod says of itself.
+        if kind == WorkloadKind::Pod
+            && !asks
+            && let Some(marked) = operator_marker(located.template, policy)
+        {
+            asks = true;
+            outcome.strategies.push(marked.to_owned());
         }
         asked.templates.push(asks);
     }
@@ -187,6 +191,14 @@ pub(super) fn amend_job(
             let strategies = Strategies::parse(raw);
             if strategies.is_padded() && strategies.triggered_by(&policy.triggers) {
                 changes.rewritten.push((strategy::ANNOTATION, raw.to_owned(), strategies.normalised()));
+            }
+            if !templates.iter().any(|located| located.rank_zero == Some(true)) {
+                outcome.warn(
+                    Reason::NoRankZero,
+                    "no replica type is Master, Scheduler or Chief, so ascend-operator makes no Service for rank 0 \
+                     and other ranks can't reach the TaskD Manager: name the first replica type accordingly"
+                        .to_owned(),
+                );
             }
             if metadata.labels.present().is_none_or(|labels| labels.len == 0) {
                 outcome.warn(
