@@ -112,6 +112,28 @@ impl Data {
         }
     }
 
+    /// Whether a JSON value says the same; 8000 and 8000.0 are one number.
+    pub fn says(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Number(text), Value::Number(number)) => {
+                let ours = number_value(text);
+                ours == *value || ours == Self::number(&number.to_string()).to_value()
+            }
+            (Self::Sequence(items), Value::Array(values)) => {
+                items.len() == values.len() && items.iter().zip(values).all(|(item, value)| item.says(value))
+            }
+            (Self::Mapping(members), Value::Object(values)) => {
+                let same =
+                    |(key, item): &(String, Self)| values.get(key).is_some_and(|value| item.says(value));
+                members.len() == values.len() && members.iter().all(same)
+            }
+            (Self::Null, Value::Null) => true,
+            (Self::Bool(ours), Value::Bool(theirs)) => ours == theirs,
+            (Self::String(ours), Value::String(theirs)) => ours == theirs,
+            _ => false,
+        }
+    }
+
     /// The value with numbers as `serde_json` holds them, to compare and to patch.
     pub fn to_value(&self) -> Value {
         match self {

@@ -44,7 +44,7 @@ pub struct Editor<'t, 'n> {
 impl<'t, 'n> Editor<'t, 'n> {
     /// An editor for the document with this root in `text`.
     pub fn new(text: &'t str, root: &'n Node, reader: &'t Reader<'n>, json: bool) -> Self {
-        let line_break = if text[..root.span.end].contains("\r\n") { "\r\n" } else { "\n" };
+        let line_break = if text[root.span.clone()].contains("\r\n") { "\r\n" } else { "\n" };
         let pretty = json && text[root.span.clone()].contains('\n');
         let layout = text::layout(text, root);
         Self { text, reader, layout, json, pretty, line_break, edits: Vec::new() }

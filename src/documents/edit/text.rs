@@ -87,7 +87,7 @@ pub(super) fn dash_of(text: &str, item: &Node) -> Option<usize> {
 /// How the document indents: by its first nested mapping, and its first sequence under a key.
 pub(super) fn layout(text: &str, root: &Node) -> Layout {
     let column = |at: usize| at - line_start(text, at);
-    let default = if text[..root.span.end].contains("\n- ") { 0 } else { 2 };
+    let default = if text[root.span.clone()].contains("\n- ") { 0 } else { 2 };
     let mut found = (None, None);
     let mut pending = vec![root];
     while let Some(node) = pending.pop() {
