@@ -110,7 +110,8 @@ fn tell_why(action: &Action, told: &mut String) {
 
 /// `Master/ascend: env.POD_IP env.TTP_PORT; Worker/ascend: env.POD_IP`, as far as there is anything to tell.
 fn list(outcome: &Outcome, tell: Tell) -> String {
-    let mut list = String::new();
+    // Room for the usual list of one container.
+    let mut list = String::with_capacity(128);
     for template in &outcome.templates {
         // `Master` of `/spec/replicaSpecs/Master/template`; a Pod has but one template, without a path.
         let part = template.path.rsplit('/').nth(1).unwrap_or_default();

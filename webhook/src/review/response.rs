@@ -11,7 +11,6 @@ use super::audit::Annotations;
 use super::name::Subject;
 use super::trim::{cut, printable};
 use super::{API_VERSION, KIND, Verdict};
-use crate::inject::operation::Operation;
 use crate::inject::report::{Outcome, Warning};
 use crate::reason::Reason;
 
@@ -20,6 +19,10 @@ const MOST_WARNINGS: usize = 8;
 
 /// The longest warning, in bytes. The API server cuts at 256 characters.
 const LONGEST_WARNING: usize = 240;
+
+/// Room for the usual patch of a Pod, and for the usual answer without its patch.
+const PATCH: usize = 1536;
+const ENVELOPE: usize = 1024;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -57,6 +60,8 @@ pub(super) fn write(
     warnings: &[&Warning],
     subject: &Subject<'_>,
 ) -> Vec<u8> {
+    let operations = outcome.map_or(&[][..], |outcome| &outcome.operations);
+    let patch = if operations.is_empty() { Vec::new() } else { to_json(operations, PATCH) };
     let review = Review {
         api_version: API_VERSION,
         kind: KIND,
@@ -68,34 +73,38 @@ pub(super) fn write(
             warnings: told(warnings),
         },
     };
-    let mut json = to_json(&review);
-    match outcome {
-        // The API server refuses a patchType without a patch.
-        Some(outcome) if !outcome.operations.is_empty() => append_patch(&mut json, &outcome.operations),
-        _ => {}
+    let mut json = to_json(&review, ENVELOPE + base64_length(patch.len()));
+    // The API server refuses a patchType without a patch.
+    if !patch.is_empty() {
+        append_patch(&mut json, &patch);
     }
     json
 }
 
 /// Adds the patch as last members of the response: it is the bulk of the answer, and what is base64 needn't be looked
 /// through for what to escape.
-fn append_patch(json: &mut Vec<u8>, operations: &[Operation]) {
+fn append_patch(json: &mut Vec<u8>, patch: &[u8]) {
     const END: &[u8] = b"}}";
-    debug_assert!(json.ends_with(END));
-    let patch = to_json(operations);
+    debug_assert!(json.ends_with(END), "the response is the review's last member");
     json.truncate(json.len() - END.len());
     json.extend_from_slice(br#","patchType":"JSONPatch","patch":""#);
     let start = json.len();
-    json.resize(start + patch.len().div_ceil(3) * 4, b'=');
-    STANDARD.encode_slice(&patch, &mut json[start..]).expect("base64 makes four bytes of three");
+    json.resize(start + base64_length(patch.len()), 0);
+    STANDARD.encode_slice(patch, &mut json[start..]).expect("base64 makes four bytes of three");
     json.push(b'"');
     json.extend_from_slice(END);
 }
 
+const fn base64_length(bytes: usize) -> usize {
+    bytes.div_ceil(3) * 4
+}
+
 /// Only strings, numbers, sequences and string-keyed maps are passed in, for which serialisation into memory has no way
 /// to fail.
-fn to_json<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
-    serde_json::to_vec(value).expect("strings, numbers and string-keyed maps always serialise")
+fn to_json<T: Serialize + ?Sized>(value: &T, capacity: usize) -> Vec<u8> {
+    let mut json = Vec::with_capacity(capacity);
+    serde_json::to_writer(&mut json, value).expect("strings, numbers and string-keyed maps always serialise");
+    json
 }
 
 fn status(verdict: Verdict, warnings: &[&Warning]) -> Option<Status> {
