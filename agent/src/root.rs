@@ -15,6 +15,8 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
 use pathrs::flags::OpenFlags;
 use pathrs::{HandleRef, Root};
 
@@ -70,7 +72,9 @@ impl HostRoot {
     ///
     /// When it isn't a folder that can be opened.
     pub fn open(at: &Path) -> Look<Self> {
-        let root = Root::open(at).map_err(|error| LookError::from(&error))?;
+        // Not `Root::open`, which refuses links: `/proc/PID/root` is one.
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let root = Root::from_fd(nix::fcntl::open(at, flags, Mode::empty()).map_err(io::Error::from)?);
         let at = path_of(&root).map_err(LookError::from)?;
         Ok(Self { root, at })
     }
@@ -246,6 +250,17 @@ mod tests {
         assert!(matches!(root.list("/usr/lib/real"), Err(LookError::OtherKind(_))));
         assert!(matches!(root.follow("/usr/lib/real/x"), Err(LookError::Missing)));
         assert_eq!(root.list("/usr").expect("listed"), ["lib"]);
+    }
+
+    #[test]
+    fn the_root_itself_may_be_a_link() {
+        let (folder, _) = tree();
+        symlink("usr", folder.path().join("link")).expect("linked");
+        let root = HostRoot::open(&folder.path().join("link")).expect("opened");
+        assert_eq!(root.read("/lib/real", 7).expect("read"), b"content");
+        let root = HostRoot::open(Path::new("/proc/self/root")).expect("opened");
+        assert_eq!(root.at(), Path::new("/"));
+        assert!(matches!(HostRoot::open(&folder.path().join("usr/lib/real")), Err(LookError::Missing)));
     }
 
     #[test]

@@ -1,0 +1,327 @@
+//! The scan on procfs trees made by the tests, and on real processes under a real LD_PRELOAD.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use procfs::process::Process;
+use swansong_agent::Machine;
+use swansong_agent::preload::{InjectedContainer, InjectedPod, Outcome, ScanError, Verdict, Why, scan};
+
+use crate::fixture::{Elf, Host};
+
+const UID: &str = "0f4cbf1a-2b37-4c1d-9a8e-5d1c3b2a1f00";
+const ID: &str = "5a0b6c2d3e4f5061728394a5b6c7d8e9f00112233445566778899aabbccddeef";
+const GRACE: Duration = Duration::from_secs(30);
+
+fn pod(id: Option<&str>, libraries: &[&str]) -> InjectedPod {
+    let container = InjectedContainer {
+        name: "ascend".to_owned(),
+        id: id.map(str::to_owned),
+        libraries: libraries.iter().map(|&library| library.to_owned()).collect(),
+    };
+    InjectedPod {
+        uid: UID.to_owned(),
+        namespace: "n".to_owned(),
+        name: "p".to_owned(),
+        containers: vec![container],
+    }
+}
+
+fn group() -> String {
+    format!("0::/kubepods/burstable/pod{UID}/{ID}\n")
+}
+
+/// A procfs whose clock shows 1,000 s, with one process of the container that started at `started` seconds.
+fn tree(pid: u32, started: u64) -> Host {
+    let host = Host::bare();
+    host.file("/proc/uptime", "1000.00 1000.00\n");
+    add(&host, pid, started, 'S', &group());
+    host
+}
+
+fn add(host: &Host, pid: u32, started: u64, state: char, group: &str) {
+    let ticks = started * procfs::ticks_per_second();
+    host.file(&format!("/proc/{pid}/stat"), format!("{pid} (python) {state} 1 1 1 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 {ticks} 1000 10 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n"));
+    host.file(&format!("/proc/{pid}/cgroup"), group);
+    host.link(&format!("/proc/{pid}/exe"), "/usr/bin/python3.10");
+    host.file(&format!("/proc/{pid}/environ"), "PATH=/bin\0LD_PRELOAD=/c/libmspti.so:/t/libtaskd.so\0");
+    host.file(
+        &format!("/proc/{pid}/maps"),
+        "7f0000000000-7f0000001000 r-xp 00000000 fd:00 42                         /c/libmspti.so\n\
+         7f0000002000-7f0000003000 r-xp 00000000 fd:00 43                         /t/libtaskd.so (deleted)\n\
+         7ffc00000000-7ffc00001000 rw-p 00000000 00:00 0                          [stack]\n",
+    );
+    host.folder(&format!("/proc/{pid}/root"));
+}
+
+const BOTH: [&str; 2] = ["/c/libmspti.so", "/t/libtaskd.so"];
+
+fn verdict(proc: &Path, pod: InjectedPod, grace: Duration) -> Verdict {
+    let mut pods = scan(proc, &[pod], grace, Machine::X86_64).expect("a procfs");
+    pods.remove(0).containers.remove(0).verdict
+}
+
+fn told(host: &Host) -> (Outcome, Why) {
+    let verdict = verdict(&host.path("/proc"), pod(Some(ID), &BOTH), GRACE);
+    (verdict.outcome, verdict.reason)
+}
+
+#[test]
+fn a_tree_is_read() {
+    assert_eq!(told(&tree(20, 100)), (Outcome::Live, Why::PreloadLive));
+    assert_eq!(told(&tree(20, 980)), (Outcome::Unknown, Why::TooYoung));
+    let host = tree(20, 100);
+    let proc = host.path("/proc");
+    let not_started = verdict(&proc, pod(None, &BOTH), GRACE);
+    assert_eq!((not_started.outcome, not_started.reason), (Outcome::Unknown, Why::NotStarted));
+    let other = verdict(&proc, pod(Some("feedfeedfeedfeed"), &BOTH), GRACE);
+    assert_eq!(other.reason, Why::NoProcess);
+    // The same container id under another pod is another container.
+    let mut stranger = pod(Some(ID), &BOTH);
+    stranger.uid = stranger.uid.replace('0', "1");
+    assert_eq!(verdict(&proc, stranger, GRACE).reason, Why::NoProcess);
+}
+
+#[test]
+fn what_ends_meanwhile_is_no_error() {
+    for file in ["stat", "cgroup", "environ", "maps"] {
+        let host = tree(20, 100);
+        host.remove(&format!("/proc/20/{file}"));
+        assert_eq!(told(&host), (Outcome::Unknown, Why::NoProcess), "without {file}");
+        add(&host, 21, 100, 'S', &group());
+        assert_eq!(told(&host), (Outcome::Live, Why::PreloadLive), "one without {file} beside one with");
+    }
+    let host = tree(20, 100);
+    add(&host, 21, 100, 'Z', &group());
+    host.file("/proc/21/environ", "");
+    assert_eq!(told(&host), (Outcome::Live, Why::PreloadLive), "a zombie has no environment");
+}
+
+#[test]
+fn what_cannot_be_read_is_unknown() {
+    for file in ["environ", "maps"] {
+        let host = tree(20, 100);
+        // Reading a folder fails for root too, as reading a foreign process does without SYS_PTRACE.
+        host.folder(&format!("/proc/20/{file}"));
+        assert_eq!(told(&host), (Outcome::Unknown, Why::NoPermission), "{file}");
+    }
+    let nothing = scan(Path::new("/proc/no/such"), &[], GRACE, Machine::X86_64);
+    assert!(matches!(nothing, Err(ScanError::Proc { .. })));
+}
+
+#[test]
+fn files_are_looked_at_in_the_root_of_the_container() {
+    let without = "7ffc00000000-7ffc00001000 rw-p 00000000 00:00 0                          [stack]\n";
+    for (name, content, expected) in [
+        ("missing", None, Why::FileMissing),
+        ("arm", Some(Elf::ARM.bytes()), Why::WrongArchitecture),
+        ("text", Some(b"text".to_vec()), Why::NotALibrary),
+        ("empty", Some(Vec::new()), Why::NotALibrary),
+        ("sound", Some(Elf::X86.bytes()), Why::NotMapped),
+    ] {
+        let host = tree(20, 100);
+        host.file("/proc/20/maps", without);
+        if let Some(content) = content {
+            host.file("/proc/20/root/opt/c/libmspti.so", &content);
+            host.file("/proc/20/root/opt/t/libtaskd.so", &content);
+        }
+        // Absolute links, as CANN has them; they lead nowhere outside of the container.
+        host.link("/proc/20/root/c", "/opt/c");
+        host.link("/proc/20/root/t", "/opt/t");
+        assert_eq!(told(&host), (Outcome::NotLive, expected), "{name}");
+    }
+}
+
+#[test]
+fn a_link_is_mapped_under_the_name_of_its_file() {
+    let host = tree(20, 100);
+    host.file("/proc/20/root/c/libmspti.so.8", Elf::X86.bytes());
+    host.link("/proc/20/root/c/libmspti.so", "libmspti.so.8");
+    let maps = "7f0000000000-7f0000001000 r-xp 00000000 fd:00 42 /c/libmspti.so.8\n7f0000002000-7f0000003000 r-xp 00000000 fd:00 43 /t/libtaskd.so\n";
+    host.file("/proc/20/maps", maps);
+    assert_eq!(told(&host), (Outcome::Live, Why::PreloadLive));
+}
+
+/// A trainer, a library and their folder, built by cc.
+struct Workshop {
+    folder: tempfile::TempDir,
+}
+
+const TRAINER: &str = r#"
+#include <stdio.h>
+#include <string.h>
+extern char **environ;
+int main(int argc, char **argv) {
+    if (argc > 1 && !strcmp(argv[1], "hide"))
+        for (char **e = environ; *e; e++) memset(*e, 0, strlen(*e));
+    puts("ready");
+    fflush(stdout);
+    while (getchar() != EOF) {}
+    return 0;
+}
+"#;
+
+impl Workshop {
+    fn new() -> Self {
+        let workshop = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        fs::write(workshop.path("trainer.c"), TRAINER).expect("written");
+        fs::write(workshop.path("library.c"), "int swansong_stand_in(void) { return 0; }\n")
+            .expect("written");
+        workshop.cc(&["-o", "python3.10", "trainer.c"]);
+        for library in ["libmspti.so", "libtaskd.so", "user.so"] {
+            workshop.cc(&["-shared", "-fPIC", "-o", library, "library.c"]);
+        }
+        let foreign = if Machine::HERE == Machine::X86_64 { Elf::ARM } else { Elf::X86 };
+        fs::create_dir(workshop.path("foreign")).expect("made");
+        fs::write(workshop.path("foreign/libtaskd.so"), foreign.bytes()).expect("written");
+        workshop
+    }
+
+    fn cc(&self, arguments: &[&str]) {
+        let status = Command::new("cc").args(arguments).current_dir(self.folder.path()).status().expect("cc");
+        assert!(status.success(), "cc {arguments:?}");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().expect("plain").to_owned()
+    }
+
+    /// Runs a script until the trainer in it is ready.
+    fn run(&self, preload: &str, script: &str) -> Run {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).current_dir(self.folder.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.env_remove("LD_PRELOAD");
+        if !preload.is_empty() {
+            command.env("LD_PRELOAD", preload);
+        }
+        let mut shell = command.spawn().expect("sh");
+        let mut line = String::new();
+        let output = shell.stdout.take().expect("piped");
+        BufReader::new(output).read_line(&mut line).expect("read");
+        assert_eq!(line, "ready\n", "{script}");
+        let input = shell.stdin.take();
+        Run { shell, input }
+    }
+
+    /// Scans a procfs that shows the run's real processes, put into the container's group.
+    fn verdict(&self, run: &Run) -> Verdict {
+        let host = Host::bare();
+        let real = Path::new("/proc");
+        symlink(real.join("uptime"), host.path("/proc/uptime")).expect("linked");
+        for pid in run.pids() {
+            let folder = host.path(&format!("/proc/{pid}"));
+            fs::create_dir(&folder).expect("made");
+            for file in ["stat", "environ", "maps", "root"] {
+                symlink(real.join(pid.to_string()).join(file), folder.join(file)).expect("linked");
+            }
+            let program = fs::read_link(real.join(pid.to_string()).join("exe")).expect("alive");
+            symlink(program, folder.join("exe")).expect("linked");
+            fs::write(folder.join("cgroup"), group()).expect("written");
+        }
+        let libraries = [self.text("libmspti.so"), self.text("libtaskd.so")];
+        let pod = pod(Some(ID), &libraries.each_ref().map(String::as_str));
+        let mut pods = scan(&host.path("/proc"), &[pod], Duration::ZERO, Machine::HERE).expect("a procfs");
+        pods.remove(0).containers.remove(0).verdict
+    }
+}
+
+struct Run {
+    shell: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Run {
+    /// The shell, unless it became the trainer, and its children.
+    fn pids(&self) -> Vec<i32> {
+        let shell = i32::try_from(self.shell.id()).expect("a pid");
+        let all = procfs::process::all_processes().expect("a procfs").flatten();
+        let child = |process: &Process| process.stat().is_ok_and(|stat| stat.ppid == shell);
+        all.filter(|process| process.pid() == shell || child(process)).map(|process| process.pid()).collect()
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // The trainer ends with its input, and the shell with the trainer.
+        drop(self.input.take());
+        let _ = self.shell.wait();
+    }
+}
+
+#[test]
+fn real_processes_under_a_real_preload() {
+    let workshop = Workshop::new();
+    let (mspti, taskd, user) =
+        (workshop.text("libmspti.so"), workshop.text("libtaskd.so"), workshop.text("user.so"));
+    let both = format!("{mspti}:{taskd}");
+    symlink(&taskd, workshop.path("linked.so")).expect("linked");
+    let run = "exec ./python3.10";
+    for (name, preload, script, outcome, reason) in [
+        ("both", both.clone(), run, Outcome::Live, Why::PreloadLive),
+        ("both and the user's", format!("{both} {user}"), run, Outcome::Live, Why::PreloadLive),
+        ("both, the shell stays", both.clone(), "./python3.10; exit", Outcome::Live, Why::PreloadLive),
+        ("none", String::new(), run, Outcome::NotLive, Why::NotInEnvironment),
+        (
+            "cleared",
+            both.clone(),
+            "unset LD_PRELOAD; ./python3.10; exit",
+            Outcome::NotLive,
+            Why::ClearedByEntrypoint,
+        ),
+        (
+            "overwritten",
+            both.clone(),
+            "export LD_PRELOAD=$PWD/user.so; ./python3.10; exit",
+            Outcome::NotLive,
+            Why::Overwritten,
+        ),
+        (
+            "partly overwritten",
+            both.clone(),
+            "export LD_PRELOAD=$PWD/libmspti.so; ./python3.10; exit",
+            Outcome::PartlyLive,
+            Why::Overwritten,
+        ),
+        (
+            "a file is missing",
+            format!("{mspti}:/no/such/libtaskd.so"),
+            run,
+            Outcome::PartlyLive,
+            Why::FileMissing,
+        ),
+        (
+            "the other processor's",
+            format!("{mspti}:{}", workshop.text("foreign/libtaskd.so")),
+            run,
+            Outcome::PartlyLive,
+            Why::WrongArchitecture,
+        ),
+        (
+            "no library",
+            format!("{mspti}:{}", workshop.text("nonsense/libtaskd.so")),
+            "mkdir nonsense; echo x > nonsense/libtaskd.so; exec ./python3.10",
+            Outcome::PartlyLive,
+            Why::NotALibrary,
+        ),
+        (
+            "the environment is hidden",
+            both.clone(),
+            "exec ./python3.10 hide",
+            Outcome::Unknown,
+            Why::EnvironmentHidden,
+        ),
+    ] {
+        let run = workshop.run(&preload, script);
+        let verdict = workshop.verdict(&run);
+        assert_eq!((verdict.outcome, verdict.reason), (outcome, reason), "{name}: {verdict:?}");
+    }
+}
