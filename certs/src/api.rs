@@ -50,6 +50,20 @@ pub enum ManageError {
         /// The API server's last answer.
         answer: String,
     },
+    /// What this replica stores doesn't stay.
+    #[error(
+        "{object} was renewed {times} times by this replica within {} s and is to be renewed again ({reason}); see the audit log for who else writes it, and compare the clocks and the --service names of whoever does", within.as_secs()
+    )]
+    Undone {
+        /// The Secret.
+        object: String,
+        /// How often.
+        times: usize,
+        /// In what time.
+        within: Duration,
+        /// Why it would be renewed again.
+        reason: String,
+    },
     /// A certificate can't be made.
     #[error(transparent)]
     Making(#[from] AuthorityError),
@@ -71,7 +85,7 @@ impl ManageError {
             | Self::Contended { source_of, .. }
             | Self::TimedOut { source_of, .. } => *source_of,
             Self::NoConfiguration { .. } => Source::CaBundle,
-            Self::Foreign { .. } | Self::Making(_) => Source::Secret,
+            Self::Foreign { .. } | Self::Undone { .. } | Self::Making(_) => Source::Secret,
         }
     }
 }
@@ -94,6 +108,18 @@ impl Attempt<'_> {
             }
             other => format!("{other} (tried again soon)"),
         };
+        self.because(problem)
+    }
+
+    /// The answer is not what was asked for; what it is isn't said, since it may hold keys.
+    pub(crate) fn not_understood(&self) -> ManageError {
+        self.because(
+            "the answer is not such an object; see what stands between this pod and the API server"
+                .to_owned(),
+        )
+    }
+
+    fn because(&self, problem: String) -> ManageError {
         ManageError::Api {
             source_of: self.source_of,
             verb: self.verb,

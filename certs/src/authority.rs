@@ -9,7 +9,7 @@ use rcgen::{
 };
 use rustls::pki_types::CertificateDer;
 
-use crate::clock::rfc3339;
+use crate::anchor::Anchor;
 use crate::facts::Facts;
 use crate::pair::{PairError, PemPair, read_chain, read_key};
 
@@ -19,10 +19,11 @@ pub const AUTHORITY_VALIDITY: Duration = Duration::from_hours(10 * 365 * 24);
 /// How long a leaf lives unless told otherwise: ninety days.
 pub const LEAF_VALIDITY: Duration = Duration::from_hours(90 * 24);
 
-/// How far back validity begins, so that machines whose clocks run behind accept a certificate made just now.
+/// How far back validity begins, so that machines whose clocks run behind accept a certificate made just now. Lives
+/// under four hours are backdated by a quarter of themselves: more, and they would be due for renewal when made.
 pub const BACKDATE: Duration = Duration::from_hours(1);
 
-const AUTHORITY_NAME: &str = "Swansong webhook CA";
+pub(crate) const AUTHORITY_NAME: &str = "Swansong webhook CA";
 const LEAF_NAME: &str = "Swansong webhook";
 
 /// Why an authority can't be used or a certificate can't be made.
@@ -79,15 +80,13 @@ impl fmt::Debug for Issued {
 
 /// An authority that is ready to sign.
 pub struct Authority {
-    certificate: CertificateDer<'static>,
-    subject: Vec<u8>,
-    not_after: SystemTime,
+    anchor: Anchor,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl fmt::Debug for Authority {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Authority").field("not_after", &self.not_after).finish_non_exhaustive()
+        out.debug_struct("Authority").field("id", self.anchor.id()).finish_non_exhaustive()
     }
 }
 
@@ -98,7 +97,7 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, AUTHORITY_NAME);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        params.not_before = (now - BACKDATE).into();
+        params.not_before = start(now, validity).into();
         params.not_after = end(now, validity).into();
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let certificate = params.self_signed(&key)?;
@@ -114,30 +113,18 @@ impl Authority {
             position: 1,
             problem,
         })?;
-        if !facts.is_authority {
-            return Err(AuthorityError::NotAnAuthority { name: name() });
-        }
-        if now < facts.not_before {
-            let not_before = rfc3339(facts.not_before);
-            return Err(PairError::NotYetValid { name: name(), serial: facts.serial, not_before }.into());
-        }
-        if now >= facts.not_after {
-            let not_after = rfc3339(facts.not_after);
-            return Err(PairError::Expired { name: name(), serial: facts.serial, not_after }.into());
-        }
+        let (public_key, serial) = (facts.public_key.clone(), facts.serial.clone());
+        let anchor = Anchor::checked(pem.certificate_name, certificate, facts, now)?;
         let key = read_key(pem.key_name, pem.key)?;
         let unsupported = || AuthorityError::UnsupportedKey { name: pem.key_name.to_owned() };
         let key = KeyPair::try_from(&key).map_err(|_| unsupported())?;
-        if rcgen::PublicKeyData::subject_public_key_info(&key) != facts.public_key {
-            return Err(PairError::KeyMismatch {
-                name: name(),
-                key_name: pem.key_name.to_owned(),
-                serial: facts.serial,
-            }
-            .into());
+        if rcgen::PublicKeyData::subject_public_key_info(&key) != public_key {
+            return Err(
+                PairError::KeyMismatch { name: name(), key_name: pem.key_name.to_owned(), serial }.into()
+            );
         }
-        let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
-        Ok(Self { certificate, subject: facts.subject, not_after: facts.not_after, issuer })
+        let issuer = Issuer::from_ca_cert_der(anchor.certificate(), key)?;
+        Ok(Self { anchor, issuer })
     }
 
     /// Makes a server certificate for these DNS names with a key of its own.
@@ -154,27 +141,32 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
-        params.not_before = (now - BACKDATE).into();
-        params.not_after = end(now, validity).min(self.not_after).into();
+        params.not_before = start(now, validity).into();
+        params.not_after = end(now, validity).min(self.not_after()).into();
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
+    /// Its certificate, as others trust it.
+    pub const fn anchor(&self) -> &Anchor {
+        &self.anchor
+    }
+
     /// The authority's certificate.
     pub const fn certificate(&self) -> &CertificateDer<'static> {
-        &self.certificate
+        self.anchor.certificate()
     }
 
     /// When it ends.
     pub const fn not_after(&self) -> SystemTime {
-        self.not_after
+        self.anchor.not_after()
     }
+}
 
-    /// Its subject, raw.
-    pub(crate) fn subject(&self) -> &[u8] {
-        &self.subject
-    }
+/// The beginning of a life that begins now, backdated; before 1970 there were no certificates.
+fn start(now: SystemTime, validity: Duration) -> SystemTime {
+    now.checked_sub(BACKDATE.min(validity / 4)).map_or(UNIX_EPOCH, |start| start.max(UNIX_EPOCH))
 }
 
 /// The end of a life that begins now; a certificate can't name a later moment than the end of the year 9999.

@@ -2,38 +2,64 @@
 
 use std::time::SystemTime;
 
-use pem::{EncodeConfig, LineEnding, Pem, encode_config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::authority::Authority;
-use crate::facts::Facts;
+use crate::anchor::{Anchor, AuthorityId};
+use crate::content::{Trust, section};
+use crate::rotation::BundleView;
 
-/// The bundle to set, or `None` when the authority is in it already.
+/// The bundle to set, or `None` when it is as it should be.
 ///
-/// A bundle is left alone as long as it contains the authority, whatever else it contains: someone may be rotating by
-/// hand. When the authority is missing, authorities of the same name that are still in their time stay behind it, so
-/// that replicas which still serve the leaf of the one before are trusted until they have picked up the new one.
-/// Anything else that was there (a placeholder, a stranger's authority) goes.
-pub fn updated(bundle: &[u8], authority: &Authority, now: SystemTime) -> Option<String> {
-    let present: Vec<CertificateDer<'_>> =
-        CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok).collect();
-    if present.contains(authority.certificate()) {
+/// - What is to be trusted is added, the authority in use first.
+/// - Authorities like ours that were given up or whose life is over go. Others like ours stay until the Secret has
+///   adopted them: replicas may still serve their leaves.
+/// - Anything else (a placeholder, a stranger's authority) stays when the authority in use is there, since someone may
+///   be changing webhooks by hand, and goes when it is missing.
+pub fn updated(bundle: &[u8], trust: &Trust, now: SystemTime) -> Option<String> {
+    let present = certificates(bundle);
+    let wanted: Vec<&Anchor> = trust.wanted(now).collect();
+    let has = |anchor: &Anchor| present.contains(anchor.certificate());
+    let ours = has(&trust.current);
+    let kept: Vec<&CertificateDer<'_>> = present
+        .iter()
+        .filter(|certificate| wanted.iter().all(|anchor| anchor.certificate() != *certificate))
+        .filter(|certificate| match kin(certificate, trust) {
+            Some(anchor) => !anchor.ended(now) && !trust.retired.contains(anchor.id()),
+            None => ours,
+        })
+        .collect();
+    if wanted.iter().all(|anchor| has(anchor)) && kept.len() + wanted.len() == present.len() {
         return None;
     }
-    let mut text = section(authority.certificate());
-    for certificate in &present {
-        let kept = Facts::read(certificate).is_ok_and(|facts| {
-            facts.is_authority && facts.subject == authority.subject() && now < facts.not_after
-        });
-        if kept {
-            text.push_str(&section(certificate));
-        }
-    }
-    Some(text)
+    let all = wanted.iter().map(|anchor| anchor.certificate()).chain(kept);
+    Some(all.map(section).collect())
 }
 
-fn section(certificate: &CertificateDer<'_>) -> String {
-    let section = Pem::new("CERTIFICATE", certificate.as_ref());
-    encode_config(&section, EncodeConfig::new().set_line_ending(LineEnding::LF))
+/// What a replica should remember of the bundles of all webhooks in a configuration.
+pub fn view<'a>(bundles: impl IntoIterator<Item = &'a [u8]>, trust: &Trust) -> BundleView {
+    let mut everywhere: Option<Vec<AuthorityId>> = None;
+    let mut strays: Vec<Anchor> = Vec::new();
+    for bundle in bundles {
+        let present = certificates(bundle);
+        let ids: Vec<AuthorityId> = present.iter().map(|certificate| AuthorityId::of(certificate)).collect();
+        everywhere = Some(match everywhere {
+            None => ids,
+            Some(before) => before.into_iter().filter(|id| ids.contains(id)).collect(),
+        });
+        for anchor in present.iter().filter_map(|certificate| kin(certificate, trust)) {
+            if !trust.knows(anchor.id()) && !strays.contains(&anchor) {
+                strays.push(anchor);
+            }
+        }
+    }
+    BundleView { everywhere: everywhere.unwrap_or_default(), strays }
+}
+
+fn certificates(bundle: &[u8]) -> Vec<CertificateDer<'_>> {
+    CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok).collect()
+}
+
+fn kin(certificate: &CertificateDer<'_>, trust: &Trust) -> Option<Anchor> {
+    Anchor::from_der(certificate).filter(|anchor| anchor.is_kin_of(&trust.current))
 }

@@ -1,19 +1,21 @@
-//! Puts the authority into the `caBundle` of every webhook in a MutatingWebhookConfiguration.
+//! Keeps what is to be trusted in the `caBundle` of every webhook in a MutatingWebhookConfiguration.
 
 use std::time::SystemTime;
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch as JsonPatch, PatchOperation, TestOperation};
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Error};
 use serde_json::Value;
 
+use crate::anchor::AuthorityId;
 use crate::api::{Attempt, ManageError};
-use crate::authority::Authority;
-use crate::bundle::updated;
+use crate::bundle::{updated, view};
+use crate::content::Trust;
 use crate::event::Source;
+use crate::rotation::BundleView;
 use crate::secret::FIELD_MANAGER;
 
 /// How often another writer may come in between before the round gives up until the next.
@@ -40,22 +42,22 @@ impl CaBundle {
         &self.name
     }
 
-    /// Sets what lacks the authority, and returns the names of the webhooks that did.
-    pub(crate) async fn ensure(
-        &self,
-        authority: &Authority,
-        now: SystemTime,
-    ) -> Result<Vec<String>, ManageError> {
+    /// Sets what isn't as it should be.
+    pub(crate) async fn ensure(&self, trust: &Trust, now: SystemTime) -> Result<Ensured, ManageError> {
         let mut answer = String::new();
         for _ in 0..ATTEMPTS {
             let configuration = self.read().await?;
-            let (patch, names) = plan(&configuration, authority, now);
+            let (patch, names) = plan(&configuration, trust, now);
+            let found = view(bundles(&configuration), trust);
             if names.is_empty() {
-                return Ok(names);
+                return Ok(Ensured { found, set: None });
             }
             match self.apply(patch).await? {
-                None => return Ok(names),
-                Some(refusal) => answer = refusal,
+                Applied::Ours(configuration) => {
+                    let after = view(bundles(&configuration), trust);
+                    return Ok(Ensured { found, set: Some((names, after)) });
+                }
+                Applied::Overtaken(status) => answer = status,
             }
         }
         Err(ManageError::Contended {
@@ -66,6 +68,12 @@ impl CaBundle {
         })
     }
 
+    /// Whether the authority is in the `caBundle` of every webhook at this moment.
+    pub(crate) async fn holds(&self, authority: &AuthorityId, trust: &Trust) -> Result<bool, ManageError> {
+        let configuration = self.read().await?;
+        Ok(view(bundles(&configuration), trust).everywhere.contains(authority))
+    }
+
     async fn read(&self) -> Result<MutatingWebhookConfiguration, ManageError> {
         match self.api.get_opt(&self.name).await {
             Ok(Some(configuration)) => Ok(configuration),
@@ -74,16 +82,15 @@ impl CaBundle {
         }
     }
 
-    /// Nothing when the patch was taken; the answer when the configuration changed since it was read.
-    async fn apply(&self, patch: JsonPatch) -> Result<Option<String>, ManageError> {
+    async fn apply(&self, patch: JsonPatch) -> Result<Applied, ManageError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         match self.api.patch(&self.name, &params, &Patch::Json::<()>(patch)).await {
-            Ok(_) => Ok(None),
+            Ok(configuration) => Ok(Applied::Ours(Box::new(configuration))),
             // 422 is how the API server says that a `test` in a patch failed; 404 that the object is gone.
             Err(Error::Api(status))
                 if status.is_conflict() || status.is_invalid() || status.is_not_found() =>
             {
-                Ok(Some(status.message.clone()))
+                Ok(Applied::Overtaken(status.message.clone()))
             }
             Err(error) => Err(self.attempt("patch").failed(&error)),
         }
@@ -94,10 +101,34 @@ impl CaBundle {
     }
 }
 
+/// What was found, and what was made of it.
+pub(crate) struct Ensured {
+    /// What was there.
+    pub(crate) found: BundleView,
+    /// The names of the webhooks that were not as they should be, and what is there now.
+    pub(crate) set: Option<(Vec<String>, BundleView)>,
+}
+
+/// How a patch ended.
+enum Applied {
+    /// It was taken, and the configuration is this now.
+    Ours(Box<MutatingWebhookConfiguration>),
+    /// The configuration had changed since it was read; the API server's answer.
+    Overtaken(String),
+}
+
+fn bundle(webhook: &MutatingWebhook) -> &[u8] {
+    webhook.client_config.ca_bundle.as_ref().map_or(&[], |bundle| &bundle.0)
+}
+
+fn bundles(configuration: &MutatingWebhookConfiguration) -> impl Iterator<Item = &[u8]> {
+    configuration.webhooks.iter().flatten().map(bundle)
+}
+
 /// A patch and not a replacement: fields that this build's types don't know must survive.
 fn plan(
     configuration: &MutatingWebhookConfiguration,
-    authority: &Authority,
+    trust: &Trust,
     now: SystemTime,
 ) -> (JsonPatch, Vec<String>) {
     let version = configuration.metadata.resource_version.clone().unwrap_or_default();
@@ -107,8 +138,7 @@ fn plan(
     })];
     let mut names = Vec::new();
     for (index, webhook) in configuration.webhooks.iter().flatten().enumerate() {
-        let bundle = webhook.client_config.ca_bundle.as_ref().map_or(&[][..], |bundle| &bundle.0);
-        let Some(text) = updated(bundle, authority, now) else {
+        let Some(text) = updated(bundle(webhook), trust, now) else {
             continue;
         };
         let Ok(value) = serde_json::to_value(ByteString(text.into_bytes())) else {

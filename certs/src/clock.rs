@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::fmt::rfc2822;
 use rustls::pki_types::UnixTime;
 
 /// Tells the time, so that tests can stand at the end of a certificate's life without waiting for it.
@@ -35,6 +36,37 @@ pub(crate) fn rfc3339(time: SystemTime) -> String {
     let since = since_epoch(time);
     Timestamp::try_from(UNIX_EPOCH + since)
         .map_or_else(|_| format!("{} s after 1970", since.as_secs()), |at| at.to_string())
+}
+
+/// The time in a `Date` header.
+pub(crate) fn http_date(text: &[u8]) -> Option<SystemTime> {
+    let text = std::str::from_utf8(text).ok()?;
+    rfc2822::parse(text).ok().map(|at| at.timestamp().into())
+}
+
+/// How far one clock is off another.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Skew {
+    /// By how much.
+    pub by: Duration,
+    /// Whether it is ahead.
+    pub ahead: bool,
+}
+
+impl Skew {
+    /// How far `own` is off `other`.
+    pub fn between(own: SystemTime, other: SystemTime) -> Self {
+        match own.duration_since(other) {
+            Ok(by) => Self { by, ahead: true },
+            Err(error) => Self { by: error.duration(), ahead: false },
+        }
+    }
+
+    /// What a clock that is off by this much should show.
+    pub fn correct(self, own: SystemTime) -> SystemTime {
+        let right = if self.ahead { own.checked_sub(self.by) } else { own.checked_add(self.by) };
+        right.unwrap_or(own)
+    }
 }
 
 /// The time as rustls takes it.

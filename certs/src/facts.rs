@@ -12,6 +12,8 @@ pub(crate) struct Facts {
     pub(crate) serial: String,
     /// The subject as it stands in the certificate; equal bytes, equal name.
     pub(crate) subject: Vec<u8>,
+    /// The first common name of the subject.
+    pub(crate) common_name: Option<String>,
     /// First moment of validity.
     pub(crate) not_before: SystemTime,
     /// Last moment of validity.
@@ -32,6 +34,12 @@ impl Facts {
         Ok(Self {
             serial: certificate.raw_serial_as_string(),
             subject: certificate.subject().as_raw().to_vec(),
+            common_name: certificate
+                .subject()
+                .iter_common_name()
+                .next()
+                .and_then(|name| name.as_str().ok())
+                .map(str::to_owned),
             not_before: moment(certificate.validity().not_before),
             not_after: moment(certificate.validity().not_after),
             is_authority: certificate.is_ca(),

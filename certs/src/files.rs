@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use std::convert::Infallible;
 
@@ -101,6 +101,7 @@ pub struct FileWatcher {
     hasher: RandomState,
     in_use: Option<u64>,
     failing: Option<String>,
+    told_to_expire: bool,
 }
 
 impl FileWatcher {
@@ -111,7 +112,16 @@ impl FileWatcher {
         clock: Arc<dyn Clock>,
         observer: Arc<dyn Observer>,
     ) -> Self {
-        Self { files, resolver, clock, observer, hasher: RandomState::new(), in_use: None, failing: None }
+        Self {
+            files,
+            resolver,
+            clock,
+            observer,
+            hasher: RandomState::new(),
+            in_use: None,
+            failing: None,
+            told_to_expire: false,
+        }
     }
 
     /// Looks once. At start the server calls this first and ends with the error, so that a wrong mount is seen at once.
@@ -160,8 +170,12 @@ impl FileWatcher {
         let fingerprint = self.hasher.hash_one((&text.certificate, &text.key));
         if self.in_use == Some(fingerprint) && self.failing.is_none() {
             // Nothing new in the files, but time goes on.
-            let expired = self.resolver.current().and_then(|pair| pair.expired(&name, now));
-            return expired.map_or(Ok(()), |error| Err(error.into()));
+            let Some(pair) = self.resolver.current() else { return Ok(()) };
+            if let Some(error) = pair.expired(&name, now) {
+                return Err(error.into());
+            }
+            self.tell_expiry(&pair, now);
+            return Ok(());
         }
 
         let pem = PemPair {
@@ -180,9 +194,26 @@ impl FileWatcher {
                 serial: pair.serial().to_owned(),
                 not_after: pair.not_after(),
             };
-            self.resolver.publish(pair);
+            self.resolver.publish(pair.clone());
             self.observer.observe(&loaded);
+            self.told_to_expire = false;
         }
+        self.tell_expiry(&pair, now);
         Ok(())
+    }
+
+    /// Whoever keeps the files renews them, as a rule when a third of the life is left; with half of that gone
+    /// something is amiss.
+    fn tell_expiry(&mut self, pair: &Pair, now: SystemTime) {
+        let life = pair.not_after().duration_since(pair.not_before()).unwrap_or_default();
+        let left = pair.not_after().duration_since(now).unwrap_or_default();
+        if left < life / 6 && !self.told_to_expire {
+            self.told_to_expire = true;
+            self.observer.observe(&Event::ExpiresSoon {
+                source: Source::Files,
+                serial: pair.serial().to_owned(),
+                not_after: pair.not_after(),
+            });
+        }
     }
 }

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use rustls::crypto::ring::{Ticketer, default_provider};
-use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig, version};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 
+use crate::client_roots::ClientTrust;
 use crate::pair::{PairError, read_chain};
 use crate::resolver::Resolver;
 
@@ -26,6 +28,13 @@ pub struct ClientRoots {
     pub name: String,
     /// One or more authorities.
     pub pem: Vec<u8>,
+}
+
+impl ClientRoots {
+    /// How many authorities there are.
+    pub(crate) fn count(&self) -> usize {
+        read_chain(&self.name, &self.pem).map_or(0, |roots| roots.len())
+    }
 }
 
 /// How to speak TLS.
@@ -77,27 +86,56 @@ pub enum TlsError {
 ///
 /// Session tickets are sealed with keys of this configuration, so they outlive a change of certificate: clients that
 /// come back needn't handshake in full after a reload.
+///
+/// The client roots of the options are read once. For roots that change there is [`server_config_with_clients`].
 pub fn server_config(resolver: Arc<Resolver>, options: &TlsOptions) -> Result<Arc<ServerConfig>, TlsError> {
+    let verifier = options.client_roots.as_ref().map(client_verifier).transpose()?;
+    let mut config = configure(resolver, options, verifier)?;
+    config.ticketer = Ticketer::new()?;
+    Ok(Arc::new(config))
+}
+
+/// The same, with only clients let in whom `clients` trusts at the time. The client roots of the options don't count.
+///
+/// A ticket spares its client the showing of a certificate, so tickets end with the roots under which they were given;
+/// they end with no change of the server's own certificate.
+pub fn server_config_with_clients(
+    resolver: Arc<Resolver>,
+    options: &TlsOptions,
+    clients: &Arc<ClientTrust>,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let verifier: Arc<dyn ClientCertVerifier> = Arc::clone(clients) as _;
+    let mut config = configure(resolver, options, Some(verifier))?;
+    config.ticketer = Arc::clone(clients) as _;
+    // Sessions kept here would outlive the roots.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(Arc::new(config))
+}
+
+fn configure(
+    resolver: Arc<Resolver>,
+    options: &TlsOptions,
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(default_provider());
-    let versions: &[_] = match options.minimum {
+    let versions: &[&SupportedProtocolVersion] = match options.minimum {
         MinimumTls::Tls13 => &[&version::TLS13],
         MinimumTls::Tls12 => &[&version::TLS13, &version::TLS12],
     };
-    let builder =
-        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(versions)?;
-    let builder = match &options.client_roots {
+    let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions)?;
+    let builder = match verifier {
         None => builder.with_no_client_auth(),
-        Some(given) => {
-            let roots = Arc::new(read_roots(given)?);
-            builder.with_client_cert_verifier(
-                WebPkiClientVerifier::builder_with_provider(roots, provider).build()?,
-            )
-        }
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
     };
     let mut config = builder.with_cert_resolver(resolver);
     config.alpn_protocols.clone_from(&options.alpn);
-    config.ticketer = Ticketer::new()?;
-    Ok(Arc::new(config))
+    Ok(config)
+}
+
+/// Judges clients by these roots.
+pub(crate) fn client_verifier(given: &ClientRoots) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let roots = Arc::new(read_roots(given)?);
+    Ok(WebPkiClientVerifier::builder_with_provider(roots, Arc::new(default_provider())).build()?)
 }
 
 /// All of the roots, or an error: a root left out in silence would lock a client out with no word why.

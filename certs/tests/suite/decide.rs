@@ -28,17 +28,26 @@ fn summary(decision: &Decision) -> String {
                 LeafReason::OtherNames { .. } => "other names",
                 LeafReason::Refused { .. } => "refused",
                 LeafReason::Due { .. } => "due",
+                LeafReason::Requested => "requested",
             }
         ),
-        Decision::IssueAll { reason } => format!(
-            "all: {}",
-            match reason {
-                AuthorityReason::Absent => "absent",
-                AuthorityReason::Unusable(AuthorityError::Unreadable(error)) => pair_error(error),
-                AuthorityReason::Unusable(AuthorityError::NotAnAuthority { .. }) => "not an authority",
-                AuthorityReason::Unusable(_) => "unusable",
-            }
-        ),
+        Decision::IssueAll { reason } => format!("all: {}", authority_reason(reason)),
+        Decision::Announce { reason, .. } => format!("announce: {}", authority_reason(reason)),
+        Decision::Promote { reason, .. } => format!("promote: {}", authority_reason(reason)),
+    }
+}
+
+fn authority_reason(reason: &AuthorityReason) -> &'static str {
+    match reason {
+        AuthorityReason::Absent => "absent",
+        AuthorityReason::Unusable(error) | AuthorityReason::NextUnusable(error) => match error {
+            AuthorityError::Unreadable(error) => pair_error(error),
+            AuthorityError::NotAnAuthority { .. } => "not an authority",
+            _ => "unusable",
+        },
+        AuthorityReason::Due { .. } => "due",
+        AuthorityReason::Requested => "requested",
+        AuthorityReason::Settled => "settled",
     }
 }
 
@@ -70,18 +79,18 @@ fn a_sound_secret_is_kept_and_a_damaged_one_replaced_as_little_as_possible() {
         ("sound", sound.clone(), "keep"),
         ("empty", SecretData::default(), "all: absent"),
         ("no ca.crt", change(&|data| data.authority_certificate.clear()), "all: no certificate"),
-        ("no ca.key", change(&|data| data.authority_key.clear()), "all: no key"),
+        ("no ca.key", change(&|data| data.authority_key.clear()), "announce: no key"),
         (
             "torn ca.crt",
             change(&|data| data.authority_certificate = half(&data.authority_certificate)),
             "all: bad certificate",
         ),
-        ("torn ca.key", change(&|data| data.authority_key = half(&data.authority_key)), "all: bad key"),
-        ("garbage ca.key", change(&|data| data.authority_key = b"garbage".to_vec()), "all: no key"),
+        ("torn ca.key", change(&|data| data.authority_key = half(&data.authority_key)), "announce: bad key"),
+        ("garbage ca.key", change(&|data| data.authority_key = b"garbage".to_vec()), "announce: no key"),
         (
             "another's ca.key",
             change(&|data| data.authority_key.clone_from(&other.authority_key)),
-            "all: mismatch",
+            "announce: mismatch",
         ),
         (
             "leaf as authority",
@@ -151,8 +160,8 @@ fn the_last_leaf_of_an_authority_ends_with_it_and_is_not_renewed_over_and_over()
     let sound = fresh(&settings(), start()).data;
     let late = start() + 3640 * DAY;
     let last = carry_out_fresh(decide(&sound, late), Some(&sound), late, &settings());
-    assert_eq!(last.held.pair.not_after(), last.held.authority.not_after());
-    assert_eq!(summary(&decide(&last.data, late + 9 * DAY)), "keep");
+    assert_eq!(last.held.pair.not_after(), last.held.trust.current.not_after());
+    assert_eq!(summary(&decide(&last.data, late + 9 * DAY)), "announce: due");
 }
 
 #[test]
@@ -207,7 +216,7 @@ fn a_life_beyond_the_calendar_ends_with_it() {
     endless.authority_validity = Duration::MAX;
     endless.leaf_validity = Duration::MAX;
     let made = fresh(&endless, start());
-    assert_eq!(made.held.pair.not_after(), made.held.authority.not_after());
+    assert_eq!(made.held.pair.not_after(), made.held.trust.current.not_after());
 }
 
 #[test]
@@ -245,7 +254,7 @@ proptest! {
     #[test]
     fn any_bytes_are_judged(parts in any::<[Vec<u8>; 4]>()) {
         let [authority_certificate, authority_key, certificate, key] = parts;
-        let data = SecretData { authority_certificate, authority_key, certificate, key };
+        let data = SecretData { authority_certificate, authority_key, certificate, key, ..SecretData::default() };
         assert!(matches!(decide(&data, start()), Decision::IssueAll { .. }));
     }
 }

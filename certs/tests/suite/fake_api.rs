@@ -3,13 +3,19 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
+use std::future::pending;
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use http::{Method, Request, Response};
+use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::fmt::rfc2822::DateTimePrinter;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
+use tokio::task::yield_now;
+use tokio::time::Instant;
 
 pub(crate) const SECRET: &str = "/api/v1/namespaces/swansong/secrets/swansong-webhook-tls";
 pub(crate) const CONFIGURATION: &str =
@@ -25,6 +31,33 @@ struct State {
     refusals: VecDeque<(Method, u16)>,
     meddler: Option<(Method, Meddler)>,
     meeting: Option<(usize, Arc<Barrier>)>,
+    time: Option<SystemTime>,
+    /// How often to give way to others before and after each request.
+    pauses: VecDeque<u8>,
+    /// Every version of the configuration, with when it came.
+    history: Vec<(Instant, Value)>,
+}
+
+/// How many requests a client still has, and whether the one after them is carried out before it dies.
+#[derive(Clone, Default)]
+pub(crate) struct Life(Arc<Mutex<Option<(usize, bool)>>>);
+
+impl Life {
+    pub(crate) fn ends_after(&self, requests: usize, carried_out: bool) {
+        *self.0.lock().unwrap() = Some((requests, carried_out));
+    }
+
+    fn spend(&self) -> Option<bool> {
+        let mut left = self.0.lock().unwrap();
+        match left.as_mut() {
+            None => None,
+            Some((0, carried_out)) => Some(*carried_out),
+            Some((requests, _)) => {
+                *requests -= 1;
+                None
+            }
+        }
+    }
 }
 
 #[derive(Clone, Default)]
@@ -46,11 +79,24 @@ impl FakeApi {
         api
     }
 
-    pub(crate) fn client(&self) -> Client {
-        let api = self.clone();
+    /// A client whose requests are never answered once its life is over.
+    pub(crate) fn mortal_client(&self, life: &Life) -> Client {
+        let (api, life) = (self.clone(), life.clone());
         let service = tower::service_fn(move |request| {
-            let api = api.clone();
-            async move { Ok::<_, Infallible>(api.serve(request).await) }
+            let (api, life) = (api.clone(), life.clone());
+            async move {
+                api.pause().await;
+                let ending = life.spend();
+                if ending == Some(false) {
+                    pending::<()>().await;
+                }
+                let answer = api.serve(request).await;
+                if ending == Some(true) {
+                    pending::<()>().await;
+                }
+                api.pause().await;
+                Ok::<_, Infallible>(answer)
+            }
         });
         Client::new(service, "swansong")
     }
@@ -59,16 +105,37 @@ impl FakeApi {
         self.0.lock().unwrap().objects.get(path).cloned()
     }
 
-    pub(crate) fn put(&self, path: &str, mut object: Value) {
+    pub(crate) fn put(&self, path: &str, object: Value) {
         let mut state = self.0.lock().unwrap();
-        stamp(&mut state, &mut object);
-        state.objects.insert(path.to_owned(), object);
+        store(&mut state, path, object);
     }
 
     pub(crate) fn edit(&self, path: &str, change: impl FnOnce(&mut Value)) {
         let mut object = self.get(path).unwrap();
         change(&mut object);
         self.put(path, object);
+    }
+
+    /// Sets the clock that answers carry from now on.
+    pub(crate) fn set_time(&self, time: SystemTime) {
+        self.0.lock().unwrap().time = Some(time);
+    }
+
+    /// Interleaves the requests of clients that run at the same time.
+    pub(crate) fn interleave(&self, pauses: &[u8]) {
+        self.0.lock().unwrap().pauses.extend(pauses);
+    }
+
+    /// The versions of the configuration, with when each came.
+    pub(crate) fn history(&self) -> Vec<(Instant, Value)> {
+        self.0.lock().unwrap().history.clone()
+    }
+
+    async fn pause(&self) {
+        let times = self.0.lock().unwrap().pauses.pop_front().unwrap_or_default();
+        for _ in 0..times {
+            yield_now().await;
+        }
     }
 
     pub(crate) fn delete(&self, path: &str) {
@@ -109,11 +176,14 @@ impl FakeApi {
         if let Some(barrier) = barrier {
             barrier.wait().await;
         }
-        Response::builder()
-            .status(code)
-            .header("content-type", "application/json")
-            .body(Body::from(serde_json::to_vec(&answer).unwrap()))
-            .unwrap()
+        let time = self.0.lock().unwrap().time;
+        let mut response = Response::builder().status(code).header("content-type", "application/json");
+        if let Some(time) = time {
+            let time = Timestamp::try_from(time).unwrap();
+            let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&time).unwrap();
+            response = response.header("date", date);
+        }
+        response.body(Body::from(serde_json::to_vec(&answer).unwrap())).unwrap()
     }
 
     fn meeting(&self, method: &Method, path: &str) -> Option<Arc<Barrier>> {
@@ -193,6 +263,9 @@ fn stamp(state: &mut State, object: &mut Value) {
 fn store(state: &mut State, path: &str, mut object: Value) -> (u16, Value) {
     stamp(state, &mut object);
     state.objects.insert(path.to_owned(), object.clone());
+    if path == CONFIGURATION {
+        state.history.push((Instant::now(), object.clone()));
+    }
     (200, object)
 }
 

@@ -1,9 +1,12 @@
 //! Pairs in files, changed in every way that files are changed.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use swansong_certs::{Event, FilePair, FileWatcher, FilesError, Issued, PairError, Resolver, Source};
@@ -177,6 +180,122 @@ fn a_pair_that_expires_in_use_is_told_and_its_successor_taken() {
     write(bench.path(), &next);
     bench.watcher.poll().unwrap();
     assert_eq!(bench.serial(), serial(&next));
+}
+
+#[test]
+fn a_pair_that_nobody_renews_is_told_once_before_its_end() {
+    let mut bench = Bench::new();
+    write(bench.path(), &leaf_until(90 * DAY));
+    bench.watcher.poll().unwrap();
+    bench.clock.set(start() + 74 * DAY);
+    bench.watcher.poll().unwrap();
+    bench.events.take();
+    bench.clock.set(start() + 76 * DAY);
+    bench.watcher.poll().unwrap();
+    bench.watcher.poll().unwrap();
+    let told = bench.events.take();
+    assert!(matches!(told[..], [Event::ExpiresSoon { source: Source::Files, .. }]), "{told:?}");
+    assert!(told[0].is_failure() && told[0].to_string().contains("see why it isn't renewed"), "{}", told[0]);
+
+    // A successor that is at its end itself is told as well.
+    write(bench.path(), &leaf_until(77 * DAY));
+    bench.watcher.poll().unwrap();
+    assert!(matches!(bench.events.take()[..], [Event::Loaded { .. }, Event::ExpiresSoon { .. }]));
+}
+
+#[test]
+fn a_new_certificate_with_the_old_key_waits_for_its_key_over_several_swaps() {
+    let mut bench = Bench::new();
+    let (old, newer, newest) = (leaf(), leaf(), leaf());
+    kubelet_swap(bench.path(), "..1", &old);
+    bench.watcher.poll().unwrap();
+    for (generation, new) in [("..2", &newer), ("..3", &newest)] {
+        let half = Issued { certificate: new.certificate.clone(), key: old.key.clone() };
+        kubelet_swap(bench.path(), generation, &half);
+        bench.watcher.poll().unwrap_err();
+        assert_eq!(bench.serial(), serial(&old));
+    }
+    // The volume goes altogether and comes back.
+    fs::remove_file(bench.path().join("..data")).unwrap();
+    bench.watcher.poll().unwrap_err();
+    assert_eq!(bench.serial(), serial(&old));
+    for file in ["tls.crt", "tls.key"] {
+        fs::remove_file(bench.path().join(file)).unwrap();
+    }
+    kubelet_swap(bench.path(), "..4", &newest);
+    bench.watcher.poll().unwrap();
+    assert_eq!(bench.serial(), serial(&newest));
+    bench.watcher.poll().unwrap();
+    assert!(matches!(bench.events.take()[..], [.., Event::Recovered { .. }, Event::Loaded { .. }]));
+}
+
+/// A key file that is a pipe: reading it waits for the test, which changes the certificate meanwhile. `serve` is told
+/// how many reads went before, changes what it likes and returns the key to answer with.
+fn key_behind_a_pipe(
+    directory: &Path,
+    reads: usize,
+    serve: impl Fn(usize) -> String + Send + 'static,
+) -> JoinHandle<()> {
+    let path = directory.join("tls.key");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    std::thread::spawn(move || {
+        for read in 0..reads {
+            // Opening waits for the reader, who has read the certificate by then.
+            let mut pipe = fs::OpenOptions::new().write(true).open(&path).unwrap();
+            let answer = serve(read);
+            // A reader must not meet the pipe of the read before.
+            let next = path.with_extension("next");
+            assert!(Command::new("mkfifo").arg(&next).status().unwrap().success());
+            fs::rename(&next, &path).unwrap();
+            pipe.write_all(answer.as_bytes()).unwrap();
+        }
+    })
+}
+
+fn put(directory: &Path, certificate: &str) {
+    fs::write(directory.join("new"), certificate).unwrap();
+    fs::rename(directory.join("new"), directory.join("tls.crt")).unwrap();
+}
+
+#[test]
+fn a_swap_between_the_reads_of_certificate_and_key_is_noticed() {
+    let mut bench = Bench::new();
+    let (old, new) = (leaf(), leaf());
+    put(bench.path(), &old.certificate);
+    let (directory, pair) = (bench.path().to_owned(), (new.certificate.clone(), new.key.clone()));
+    let writer = key_behind_a_pipe(bench.path(), 2, move |read| {
+        if read == 0 {
+            put(&directory, &pair.0);
+        }
+        pair.1.clone()
+    });
+    bench.watcher.poll().unwrap();
+    writer.join().unwrap();
+    assert_eq!(bench.serial(), serial(&new));
+    assert!(matches!(bench.events.take()[..], [Event::Loaded { .. }]), "no mismatch was told");
+}
+
+#[test]
+fn a_certificate_that_changes_at_every_read_is_taken_only_with_its_key() {
+    let mut bench = Bench::new();
+    let generations: Vec<Issued> = (0..5).map(|_| leaf()).collect();
+    put(bench.path(), &generations[0].certificate);
+    let directory = bench.path().to_owned();
+    let pairs: Vec<_> = generations.iter().map(|leaf| (leaf.certificate.clone(), leaf.key.clone())).collect();
+    // The key is always one generation behind the certificate that is there after it was read.
+    let writer = key_behind_a_pipe(bench.path(), 3, move |read| {
+        put(&directory, &pairs[read + 1].0);
+        pairs[read.min(1)].1.clone()
+    });
+    let error = bench.watcher.poll().unwrap_err();
+    writer.join().unwrap();
+    assert!(matches!(error, FilesError::Pair(PairError::KeyMismatch { .. })), "{error}");
+    assert!(bench.resolver.current().is_none());
+
+    fs::remove_file(bench.path().join("tls.key")).unwrap();
+    write(bench.path(), &generations[4]);
+    bench.watcher.poll().unwrap();
+    assert_eq!(bench.serial(), serial(&generations[4]));
 }
 
 #[tokio::test(start_paused = true)]

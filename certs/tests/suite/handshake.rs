@@ -17,14 +17,14 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::support::{DAY, DNS, authority_of};
 
 /// The rustls client looks at the real clock, so these pairs are made by it.
-fn pki() -> (Issued, Authority) {
+pub(crate) fn pki() -> (Issued, Authority) {
     let now = SystemTime::now();
     let made = Authority::create(now, 10 * DAY).unwrap();
     let authority = authority_of(&made, now);
     (made, authority)
 }
 
-fn pair(authority: &Authority) -> Pair {
+pub(crate) fn pair(authority: &Authority) -> Pair {
     let leaf = authority.issue(&[DNS.to_owned()], SystemTime::now(), DAY).unwrap();
     let pem = PemPair {
         certificate_name: "tls.crt",
@@ -36,7 +36,7 @@ fn pair(authority: &Authority) -> Pair {
 }
 
 /// Serves an echo with this configuration and returns where.
-async fn echo(config: Arc<ServerConfig>) -> std::net::SocketAddr {
+pub(crate) async fn echo(config: Arc<ServerConfig>) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -53,7 +53,7 @@ async fn echo(config: Arc<ServerConfig>) -> std::net::SocketAddr {
     address
 }
 
-fn client(
+pub(crate) fn client(
     authority: &Authority,
     versions: &[&'static SupportedProtocolVersion],
     identity: Option<&Issued>,
@@ -77,7 +77,7 @@ fn client(
     TlsConnector::from(Arc::new(config))
 }
 
-async fn connect(
+pub(crate) async fn connect(
     connector: &TlsConnector,
     address: std::net::SocketAddr,
 ) -> std::io::Result<TlsStream<TcpStream>> {
@@ -85,7 +85,7 @@ async fn connect(
     connector.connect(ServerName::try_from(DNS).unwrap(), stream).await
 }
 
-async fn ping(stream: &mut TlsStream<TcpStream>) -> std::io::Result<()> {
+pub(crate) async fn ping(stream: &mut TlsStream<TcpStream>) -> std::io::Result<()> {
     let mut answer = [0; 4];
     stream.write_all(b"ping").await?;
     stream.flush().await?;
@@ -146,7 +146,7 @@ async fn old_tls_is_refused_unless_asked_for() {
 }
 
 /// A certificate for a client, which the authority of this crate doesn't make.
-fn client_identity(ca: &Issued) -> Issued {
+pub(crate) fn client_identity(ca: &Issued) -> Issued {
     let key = rcgen::KeyPair::from_pem(&ca.key).unwrap();
     let issuer = rcgen::Issuer::from_ca_cert_pem(&ca.certificate, key).unwrap();
     let mut params = rcgen::CertificateParams::new(["kube-apiserver".to_owned()]).unwrap();
@@ -195,4 +195,54 @@ fn client_roots_that_are_none_are_an_error_that_names_them() {
     let error = server_config(Resolver::new(), &options("")).unwrap_err();
     assert!(matches!(error, TlsError::ClientRoots(_)), "{error}");
     assert!(error.to_string().contains("client-ca.crt"), "{error}");
+}
+
+/// A chain of the kind that cert-manager's authorities often make: the client trusts only the root.
+#[tokio::test]
+async fn a_leaf_of_an_intermediate_is_accepted_with_a_key_in_any_spelling() {
+    let now = SystemTime::now();
+    let authority = |name: &str, subject: &rcgen::KeyPair, by: Option<&rcgen::Issuer<'_, rcgen::KeyPair>>| {
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.not_before = (now - DAY).into();
+        params.not_after = (now + DAY).into();
+        match by {
+            None => params.self_signed(subject).unwrap().pem(),
+            Some(issuer) => params.signed_by(subject, issuer).unwrap().pem(),
+        }
+    };
+    let keys = [(); 2].map(|()| rcgen::KeyPair::generate().unwrap());
+    let root = authority("root", &keys[0], None);
+    let issuer = |pem: &str, key: &rcgen::KeyPair| {
+        let key = rcgen::KeyPair::from_pem(&key.serialize_pem()).unwrap();
+        rcgen::Issuer::from_ca_cert_pem(pem, key).unwrap()
+    };
+    let intermediate = authority("intermediate", &keys[1], Some(&issuer(&root, &keys[0])));
+    let issuer = issuer(&intermediate, &keys[1]);
+    let trusted = authority_of(&Issued { certificate: root, key: keys[0].serialize_pem() }, now);
+
+    for (spelling, pkcs8, key) in [
+        ("PKCS#1", include_str!("data/rsa-pkcs8.pem"), include_str!("data/rsa-pkcs1.pem")),
+        ("PKCS#8", include_str!("data/ec-pkcs8.pem"), include_str!("data/ec-pkcs8.pem")),
+        ("SEC1", include_str!("data/ec-pkcs8.pem"), include_str!("data/ec-sec1.pem")),
+    ] {
+        let params = rcgen::CertificateParams::new([DNS.to_owned()]).unwrap();
+        let leaf = params.signed_by(&rcgen::KeyPair::from_pem(pkcs8).unwrap(), &issuer).unwrap().pem();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("tls.crt"), format!("{leaf}{intermediate}")).unwrap();
+        std::fs::write(directory.path().join("tls.key"), key).unwrap();
+        let resolver = Resolver::new();
+        let mut watcher = swansong_certs::FileWatcher::new(
+            swansong_certs::FilePair::in_directory(directory.path()),
+            Arc::clone(&resolver),
+            Arc::new(swansong_certs::SystemClock),
+            Arc::new(|_: &swansong_certs::Event| {}),
+        );
+        watcher.poll().unwrap();
+        let address = echo(server_config(resolver, &TlsOptions::default()).unwrap()).await;
+        let mut stream = connect(&client(&trusted, &[&version::TLS13], None), address).await.unwrap();
+        ping(&mut stream).await.unwrap();
+        assert_eq!(stream.get_ref().1.peer_certificates().unwrap().len(), 2, "{spelling}");
+    }
 }

@@ -1,71 +1,15 @@
 //! The self-managed certificate against an API server in memory.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use k8s_openapi::ByteString;
-use serde_json::{Value, json};
-use swansong_certs::{Event, ManageError, Manager, Objects, Resolver, SecretData, Source};
+use serde_json::json;
+use swansong_certs::{Event, ManageError, SETTLE, Source, Stage};
 
 use crate::fake_api::{CONFIGURATION, FakeApi, SECRET};
-use crate::support::{DAY, Hands, Recorder, fresh, settings, start, until};
-
-struct Replica {
-    manager: Manager,
-    resolver: Arc<Resolver>,
-    events: Recorder,
-    clock: Hands,
-}
-
-impl Replica {
-    fn new(api: &FakeApi) -> Self {
-        let objects = Objects {
-            namespace: "swansong".to_owned(),
-            secret: "swansong-webhook-tls".to_owned(),
-            webhook_configuration: "swansong".to_owned(),
-        };
-        let (resolver, events, clock) = (Resolver::new(), Recorder::default(), Hands::new());
-        let manager = Manager::new(
-            api.client(),
-            &objects,
-            settings(),
-            Arc::clone(&resolver),
-            Arc::new(clock.clone()),
-            Arc::new(events.clone()),
-        );
-        Self { manager, resolver, events, clock }
-    }
-
-    fn serial(&self) -> String {
-        self.resolver.current().unwrap().serial().to_owned()
-    }
-}
-
-fn bytes(value: &Value) -> Vec<u8> {
-    serde_json::from_value::<ByteString>(value.clone()).map(|bytes| bytes.0).unwrap_or_default()
-}
-
-fn stored(api: &FakeApi) -> SecretData {
-    let secret = api.get(SECRET).unwrap();
-    SecretData {
-        authority_certificate: bytes(&secret["data"]["ca.crt"]),
-        authority_key: bytes(&secret["data"]["ca.key"]),
-        certificate: bytes(&secret["data"]["tls.crt"]),
-        key: bytes(&secret["data"]["tls.key"]),
-    }
-}
-
-fn bundles(api: &FakeApi) -> Vec<Vec<u8>> {
-    let configuration = api.get(CONFIGURATION).unwrap();
-    let webhooks = configuration["webhooks"].as_array().unwrap().clone();
-    webhooks.iter().map(|webhook| bytes(&webhook["clientConfig"]["caBundle"])).collect()
-}
-
-fn trusted(api: &FakeApi) -> bool {
-    let authority = String::from_utf8(stored(api).authority_certificate).unwrap().replace("\r\n", "\n");
-    bundles(api).iter().all(|bundle| String::from_utf8_lossy(bundle).contains(&authority))
-}
+use crate::replica::{Replica, bundles, stored, trusted};
+use crate::support::{DAY, fresh, settings, start, until};
 
 #[tokio::test]
 async fn the_first_replica_makes_everything_and_the_second_look_changes_nothing() {
@@ -85,6 +29,7 @@ async fn the_first_replica_makes_everything_and_the_second_look_changes_nothing(
             [
                 Event::AuthorityIssued { .. },
                 Event::LeafIssued { .. },
+                Event::Authorities { stage: Stage::Steady, trusted: 1, .. },
                 Event::Loaded { .. },
                 Event::CaBundleSet { webhooks, .. },
             ] if webhooks.len() == 2
@@ -188,8 +133,8 @@ async fn a_secret_deleted_under_a_running_replica_is_made_anew_and_the_old_autho
     assert!(bundles(&api).iter().all(|bundle| String::from_utf8_lossy(bundle).contains(&old)));
 }
 
-#[tokio::test]
-async fn a_new_leaf_waits_for_the_bundle_that_trusts_it() {
+#[tokio::test(start_paused = true)]
+async fn a_new_leaf_waits_for_the_bundle_that_trusts_it_and_for_the_api_servers_to_learn_of_it() {
     let api = FakeApi::new();
     let mut replica = Replica::new(&api);
     replica.manager.ensure().await.unwrap();
@@ -199,7 +144,21 @@ async fn a_new_leaf_waits_for_the_bundle_that_trusts_it() {
     replica.manager.ensure().await.unwrap_err();
     assert_eq!(replica.serial(), serial, "the API server doesn't trust the new one yet");
     replica.manager.ensure().await.unwrap();
+    assert_eq!(replica.serial(), serial);
+    let second = Duration::from_secs(1);
+    tokio::time::advance(SETTLE.saturating_sub(second)).await;
+    replica.manager.ensure().await.unwrap();
+    assert_eq!(replica.serial(), serial, "the API servers may not know of it yet");
+    assert_eq!(replica.events.seen(|event| matches!(event, Event::HeldBack { .. })), 1, "told once");
+    tokio::time::advance(second).await;
+    replica.manager.ensure().await.unwrap();
     assert_ne!(replica.serial(), serial);
+
+    // Whoever starts in between has nothing better.
+    api.delete(SECRET);
+    let mut newcomer = Replica::new(&api);
+    newcomer.manager.ensure().await.unwrap();
+    assert!(newcomer.resolver.current().is_some());
 }
 
 #[tokio::test]

@@ -32,6 +32,10 @@ impl Hands {
     pub(crate) fn set(&self, time: SystemTime) {
         *self.0.lock().unwrap() = time;
     }
+
+    pub(crate) fn pass(&self, time: Duration) {
+        *self.0.lock().unwrap() += time;
+    }
 }
 
 impl Clock for Hands {
