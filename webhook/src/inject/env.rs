@@ -319,9 +319,12 @@ pub(super) fn ttp_port_of(container: &Container<'_>, default: u16) -> TtpPort {
     }
 }
 
-/// A value for the report.
+/// A value for the report; where a valueFrom points to isn't read.
 fn shown(entry: &EnvVar<'_>) -> Option<String> {
-    entry.value.present().map(|value| value.to_string())
+    match entry.value_from.present() {
+        Some(_) => Some("(valueFrom)".to_owned()),
+        None => entry.value.present().map(|value| value.to_string()),
+    }
 }
 
 /// Whether `value` holds `$(name)` where the kubelet would expand it; `$$` is an escaped dollar.
