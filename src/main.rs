@@ -21,6 +21,7 @@ enum Command {
     Uninject(commands::uninject::Uninject),
     Explain(commands::explain::Explain),
     Webhook(Box<commands::webhook::Webhook>),
+    Agent(commands::agent::Agent),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Uninject(uninject) => uninject.run(),
         Command::Explain(explain) => explain.run(),
         Command::Webhook(webhook) => webhook.run().map(|()| ExitCode::SUCCESS),
+        Command::Agent(agent) => agent.run(),
     };
     match result {
         Ok(code) => code,

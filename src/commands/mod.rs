@@ -1,5 +1,6 @@
 //! One file for each subcommand.
 
+pub(crate) mod agent;
 pub(crate) mod explain;
 mod files;
 pub(crate) mod inject;
