@@ -79,7 +79,7 @@ async fn sample(server: &Server, tls: &Arc<rustls::ClientConfig>, time: Duration
     closed_loop(&server.address, tls, Arc::clone(&request), 16, time / 5).await?;
     let cpu = server.cpu()?;
     let closed = closed_loop(&server.address, tls, Arc::clone(&request), 16, time).await?;
-    let cpu = server.cpu()? - cpu;
+    let cpu = server.cpu()?.saturating_sub(cpu);
     let mut open = open_loop(&server.address, tls, request, 1000, time).await?;
     Ok(Sample {
         rate: per_second(&closed),

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -63,8 +63,15 @@ pub(crate) fn swansong<const N: usize>(arguments: [&str; N]) -> Command {
 /// A webhook process, ended when this is dropped or the test process ends in whatever way.
 pub(crate) struct Webhook {
     pub(crate) address: String,
-    /// The shell beside the webhook ends it when this pipe closes.
-    _lifeline: ChildStdin,
+    /// The shell beside the webhook ends it when its standard input closes.
+    shell: Child,
+}
+
+impl Drop for Webhook {
+    fn drop(&mut self) {
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+    }
 }
 
 impl Webhook {
@@ -77,16 +84,16 @@ impl Webhook {
         for (name, value) in command.get_envs() {
             shell.env(name, value.unwrap_or_default());
         }
-        let mut child =
-            shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("sh");
-        let lifeline = child.stdin.take().unwrap();
+        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut webhook = Self { address: String::new(), shell: shell.spawn().expect("sh") };
         let (sender, lines) = mpsc::channel();
-        read_lines(child.stdout.take().unwrap(), sender.clone());
-        read_lines(child.stderr.take().unwrap(), sender);
+        read_lines(webhook.shell.stdout.take().unwrap(), sender.clone());
+        read_lines(webhook.shell.stderr.take().unwrap(), sender);
         let mut seen = Vec::new();
         while let Ok(line) = lines.recv_timeout(Duration::from_secs(30)) {
             if let Some(address) = address(&line) {
-                return Self { address, _lifeline: lifeline };
+                webhook.address = address;
+                return webhook;
             }
             seen.push(line);
         }
