@@ -1,6 +1,6 @@
 //! Drafts to text edits.
 //!
-//! Each node is edited in its own style where that can be done safely; where it can't ([`Unsafe`]), the
+//! Each node is edited in its own style where that can be done safely; where it can't (`Unsafe`), the
 //! node that holds it writes it anew.
 
 mod block;
