@@ -11,6 +11,7 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
+use swansong_demo::definitions;
 use swansong_testcluster::{AuditEvent, Cluster, Tier, eventually};
 use swansong_webhook::inject::inject;
 use swansong_webhook::inject::report::Outcome;
@@ -37,7 +38,7 @@ pub(crate) async fn rig() -> &'static Rig {
     RIG.get_or_init(|| async {
         assert!(!TRIED.swap(true, Ordering::Relaxed), "the rig couldn't be made; the first test that failed says why");
         let cluster = swansong_testcluster::shared(Tier::Api).await.expect("an API server");
-        install_definitions(cluster).await;
+        definitions::apply(cluster, &definitions::file()).await.expect("the definitions");
         let files = tempfile::tempdir().unwrap();
         let issued = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         let (certificate, key) = (files.path().join("tls.crt"), files.path().join("tls.key"));
@@ -170,20 +171,6 @@ pub(crate) fn asking_pod(name: &str, containers: &Value) -> Value {
         "metadata": {"name": name, "annotations": {"recover-strategy": "dump"}},
         "spec": {"containers": containers},
     })
-}
-
-/// The real AscendJob and Volcano definitions when they are at hand, else our own of the same shape.
-async fn install_definitions(cluster: &Cluster) {
-    let real = inputs_directory().join("crds.yaml");
-    let file = if real.exists() { real } else { Path::new(REPOSITORY).join("tests/fixtures/crds.yaml") };
-    cluster.kubectl(&["create".as_ref(), "-f".as_ref(), file.as_os_str()]).await.unwrap();
-    for name in ["ascendjobs.mindxdl.gitee.com", "jobs.batch.volcano.sh"] {
-        let definition = format!("crd/{name}");
-        cluster
-            .kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &definition])
-            .await
-            .unwrap();
-    }
 }
 
 /// Job files of other people, laid beside the repository where it is developed.
