@@ -8,7 +8,7 @@ use swansong_testcluster::{Cluster, Error, eventually};
 use crate::install::repository;
 
 /// How long the API server may take to serve a definition.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// MindCluster's and Volcano's own definitions, in a folder beside the repository that not
 /// everybody has; else those of the tests, which keep the parts of the schema that matter here.
