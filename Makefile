@@ -77,7 +77,20 @@ $(DENY):
 .PHONY: bench
 bench: ## Measure the core, and the webhook beside its peers.
 	cargo bench --locked --package swansong-webhook --bench core
+	cargo bench --locked --package swansong-agent --bench scan
 	cargo bench --locked --package swansong --bench load
+
+FUZZ_SECONDS ?= 60
+
+.PHONY: fuzz
+fuzz: ## Fuzz each target for FUZZ_SECONDS; needs a nightly compiler and cargo-fuzz.
+	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \
+	  echo 'make fuzz needs: rustup toolchain install nightly && cargo install --locked cargo-fuzz' >&2; exit 1; }
+	for target in inject review preload config; do \
+	  mkdir -p "fuzz/corpus/$$target"; \
+	  cargo +nightly fuzz run "$$target" "fuzz/corpus/$$target" "fuzz/seeds/$$target" -- \
+	    -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -dict=fuzz/dictionary; \
+	done
 
 .PHONY: image
 image: ## Make the image IMAGE as target/image/swansong.tar, without engine and registry.

@@ -102,7 +102,8 @@ pub(crate) async fn closed_loop(
     Ok(run)
 }
 
-/// Requests at a fixed rate, whatever the answers do; latency counts from when each was due.
+/// Requests at a fixed rate, whatever the answers do. A request that its lane's last answer held up counts from when it
+/// was due; one that was sent on time counts from then, so that the timer's own millisecond isn't counted in.
 pub(crate) async fn open_loop(
     address: &str,
     tls: &Arc<rustls::ClientConfig>,
@@ -123,9 +124,11 @@ pub(crate) async fn open_loop(
                 if due - start >= time {
                     break;
                 }
+                let held_up = Instant::now() > due;
                 tokio::time::sleep_until(due.into()).await;
+                let counted_from = if held_up { due } else { Instant::now() };
                 connection.exchange(&request).await?;
-                latencies.push(due.elapsed());
+                latencies.push(counted_from.elapsed());
             }
             anyhow::Ok(latencies)
         });
