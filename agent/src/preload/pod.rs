@@ -212,7 +212,7 @@ mod tests {
     /// A Pod whose record the webhook itself writes.
     fn pod(preload: &Value, record: ContainerRecord) -> Vec<u8> {
         let containers = BTreeMap::from([("ascend".to_owned(), record)]);
-        let annotation = Record { containers, ..Record::default() }.to_annotation();
+        let annotation = Record { containers, ..Record::default() }.into_annotation();
         json!({
             "metadata": {"uid": "u", "namespace": "n", "name": "p", "annotations": {RECORD: annotation, "x": null}},
             "spec": {"containers": [

@@ -42,7 +42,7 @@ impl MetadataChanges {
         let annotations = present.map(|metadata| &metadata.annotations);
         note_parents(metadata, !self.labels.is_empty(), &mut record);
         let older = present.and_then(|metadata| metadata.annotation(ANNOTATION));
-        let record = extend(older, record, warnings).to_annotation();
+        let record = extend(older, record, warnings).into_annotation();
 
         let parent = format!("{path}/metadata");
         let members = || {

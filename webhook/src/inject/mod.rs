@@ -35,6 +35,20 @@ use self::view::{Metadata, Object, PodSpec, ShapeError, Slot, Template};
 
 /// Makes every pod template in `json`, an object of `kind`, ready for the dying checkpoint.
 ///
+/// ```
+/// use swansong_webhook::{inject::inject, policy::Policy, workload::WorkloadKind};
+///
+/// let pod = r#"{"kind": "Pod", "metadata": {"annotations": {"recover-strategy": "dump"}},
+///               "spec": {"containers": [{"name": "ascend"}]}}"#;
+/// let outcome = inject(WorkloadKind::Pod, pod, &Policy::default())?;
+/// let paths: Vec<_> = outcome.operations.iter().map(|operation| operation.path.as_str()).collect();
+/// assert_eq!(
+///     paths,
+///     ["/spec/containers/0/env", "/spec/containers/0/ports", "/metadata/annotations/swansong.dev~1injected"]
+/// );
+/// # Ok::<(), swansong_webhook::inject::view::ShapeError>(())
+/// ```
+///
 /// # Errors
 ///
 /// When a field that a decision needs isn't of its type; the object is then to be left alone.
@@ -74,8 +88,9 @@ impl Outcome {
 
 /// Where findings about one container go.
 pub(crate) struct Site<'o> {
-    /// `replica Master, container ascend`.
-    place: String,
+    /// Names the template, as `replica Master, `; empty for a Pod.
+    template: &'o str,
+    container: &'o str,
     actions: Vec<Action>,
     operations: &'o mut Vec<Operation>,
     warnings: &'o mut Vec<Warning>,
@@ -87,7 +102,9 @@ impl Site<'_> {
     }
 
     fn warn(&mut self, reason: Reason, message: &str) {
-        self.warnings.push(Warning { reason, message: format!("{}: {message}", self.place) });
+        let Self { template, container, .. } = self;
+        self.warnings
+            .push(Warning { reason, message: format!("{template}container {container}: {message}") });
     }
 }
 
@@ -169,11 +186,12 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
         let Chosen { list, index, container } = chosen;
         let name = container.name();
         let path = format!("{}/spec/{list}/{index}", self.located.path);
-        let place = format!("{}container {name}", self.prefix());
+        let template = self.prefix();
         let mut record = ContainerRecord::default();
         let libraries = (!options.skips_preload(name))
             .then(|| libraries(options, container.image.present().map_or("", |image| image), self.policy));
-        let mut site = Site { place, actions: Vec::new(), operations, warnings };
+        let mut site =
+            Site { template: &template, container: name, actions: Vec::new(), operations, warnings };
         EnvInjection::new(&mut site, container, self.policy, &path, &mut record).run(&libraries);
         let ttp_port = NamedPort {
             name: self.policy.ttp_port.name.clone(),

@@ -93,11 +93,12 @@ impl Record {
         if record.version == VERSION { Ok(record) } else { Err(RecordError::Version(record.version)) }
     }
 
-    /// The annotation's value.
-    pub fn to_annotation(&self) -> String {
+    /// The annotation's value, in the format of this build.
+    pub fn into_annotation(mut self) -> String {
+        self.version = VERSION;
         // Strings and string-keyed maps always serialise; should that ever change, an empty record makes
         // `uninject` leave things as they are.
-        serde_json::to_string(&Self { version: VERSION, ..self.clone() }).unwrap_or_default()
+        serde_json::to_string(&self).unwrap_or_default()
     }
 
     /// Whether nothing was changed.
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_record_reads_back() {
-        let text = record().to_annotation();
+        let text = record().into_annotation();
         assert_eq!(
             text,
             r#"{"version":1,"containers":{"ascend":{"env":["POD_IP"],"preload":{"value":"/a.so"}}}}"#
