@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_saphyr::{Location, Spanned};
 
 use super::Config;
-use super::fault::{Fault, Faults};
 use super::file::{self, At, File};
+use super::{Fault, Faults};
 use crate::check::{Family, Trust};
 
 pub(super) fn check(file: File) -> Result<Config, Faults> {
@@ -26,7 +26,7 @@ pub(super) fn check(file: File) -> Result<Config, Faults> {
     if let Some(grace) = checker.duration("preload.grace", file.preload.unwrap_or_default().grace) {
         checker.config.grace = grace;
     }
-    if checker.faults.is_empty() { Ok(checker.config) } else { Err(Faults(checker.faults)) }
+    Faults::none_or(checker.faults, checker.config)
 }
 
 struct Checker {

@@ -1,23 +1,17 @@
 //! The agent's configuration: one YAML file, strict, proven before it is used.
 
 mod check;
-mod fault;
 mod file;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
-pub use self::fault::{ConfigError, Fault, Faults};
 use crate::check::{Family, Trust, Version, pci_ids};
-
-/// A ConfigMap can't be larger; whatever is, isn't a configuration.
-const LARGEST: u64 = 1 << 20;
+pub use swansong_config::{ConfigError, Fault, Faults};
 
 /// What the operator of a cluster may set; plain data that has been proven.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,16 +106,7 @@ impl Config {
     ///
     /// With every fault found, each with its place and key.
     pub fn parse(text: &str) -> Result<Self, Faults> {
-        let options = serde_saphyr::options! { with_snippet: false };
-        let mut path = String::new();
-        let file = serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
-            serde_path_to_error::deserialize(deserializer).map_err(|error| {
-                path = error.path().to_string();
-                error.into_inner()
-            })
-        })
-        .map_err(|error| Faults(vec![unreadable(&path, &error)]))?;
-        check::check(file)
+        check::check(swansong_config::read_shape(text, None)?)
     }
 
     /// Reads a configuration from a file.
@@ -130,38 +115,6 @@ impl Config {
     ///
     /// When the file can't be read or [`Config::parse`] refuses it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = read(path).map_err(|problem| ConfigError::Read { path: path.to_owned(), problem })?;
-        Self::parse(&text).map_err(|faults| ConfigError::Invalid { path: path.to_owned(), faults })
+        swansong_config::load(path, Self::parse)
     }
-}
-
-fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let length = fs::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
-    if length as u64 > LARGEST {
-        return Err(io::Error::other("it is larger than 1 MiB"));
-    }
-    Ok(text)
-}
-
-/// A fault of the YAML itself, or of its shape, at `path`.
-fn unreadable(path: &str, error: &serde_saphyr::Error) -> Fault {
-    use serde_saphyr::Error;
-    let error = error.without_snippet();
-    let position = error.location().map(|at| (at.line(), at.column()));
-    let problem = match error {
-        Error::SerdeUnknownField { expected, .. } => {
-            format!("is no key that is known here; choose among {}, or remove it", expected.join(", "))
-        }
-        Error::DuplicateMappingKey { key: Some(name), .. } => format!("has the key {name} twice; keep one"),
-        Error::MultipleDocuments { .. } => "starts a second document; the configuration is one".to_owned(),
-        other => {
-            // The parser ends its messages with the position, which a fault has in front.
-            let text = other.to_string();
-            text.rsplit_once(" at line ").map_or(text.clone(), |(text, _)| text.to_owned())
-        }
-    };
-    // `?` is what the parser couldn't name, `value` a member of its `Spanned`; no key of ours is called so.
-    let keys = path.split('.').filter(|key| !matches!(*key, "" | "?" | "value"));
-    Fault { position, key: keys.collect::<Vec<_>>().join("."), problem }
 }

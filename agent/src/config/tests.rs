@@ -112,9 +112,9 @@ fn the_error_of_a_file_names_it() {
     let path = folder.path().join("agent.yaml");
     let missing = Config::load(&path).expect_err("missing").to_string();
     assert!(missing.contains("agent.yaml can't be read"), "{missing}");
-    fs::write(&path, "x: 1").expect("written");
+    std::fs::write(&path, "x: 1").expect("written");
     let invalid = Config::load(&path).expect_err("invalid").to_string();
     assert!(invalid.contains("agent.yaml: line 1, column 1: x: "), "{invalid}");
-    fs::write(&path, "npus: 8").expect("written");
+    std::fs::write(&path, "npus: 8").expect("written");
     assert_eq!(Config::load(&path).expect("sound").npus, Some(8));
 }

@@ -2,9 +2,8 @@
 
 use serde_saphyr::{Location, Spanned};
 
-use super::fault::{Fault, Faults};
 use super::file::{At, Env, File, Image, Libraries, Order, Port, Ports, Preload, ValueFrom};
-use super::{Config, Strictness};
+use super::{Config, Fault, Faults};
 use crate::policy::{ImageRule, NamedPort, Policy, PreloadOrder, PreloadValueFrom, preload_path_fault};
 use crate::strategy;
 
@@ -40,11 +39,8 @@ pub(super) fn check(file: File) -> Result<Config, Faults> {
     checker.ports(file.ports.unwrap_or_default());
     checker.env(file.env.unwrap_or_default(), file.torchrun_defaults.unwrap_or_default());
     checker.strategies(file.strategies);
-    if checker.faults.is_empty() {
-        Ok(Config { policy: checker.policy, strictness: file.strictness.unwrap_or(Strictness::Warn) })
-    } else {
-        Err(Faults(checker.faults))
-    }
+    let strictness = file.strictness.unwrap_or_default();
+    Faults::none_or(checker.faults, Config { policy: checker.policy, strictness })
 }
 
 struct Checker {

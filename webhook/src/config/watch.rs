@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use swansong_config::read;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::{Config, ConfigError, read};
+use super::{Config, ConfigError};
 
 /// What a look at the file brought.
 #[derive(Debug, Clone, PartialEq, Eq)]

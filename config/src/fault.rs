@@ -29,9 +29,24 @@ impl fmt::Display for Fault {
 
 /// Everything that is wrong with one text; never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Faults(pub(super) Vec<Fault>);
+pub struct Faults(Vec<Fault>);
+
+impl From<Fault> for Faults {
+    fn from(fault: Fault) -> Self {
+        Self(vec![fault])
+    }
+}
 
 impl Faults {
+    /// `outcome` when nothing is wrong, else everything that is.
+    ///
+    /// # Errors
+    ///
+    /// When there is a fault.
+    pub fn none_or<T>(faults: Vec<Fault>, outcome: T) -> Result<T, Self> {
+        if faults.is_empty() { Ok(outcome) } else { Err(Self(faults)) }
+    }
+
     /// The faults, in the order in which they were found.
     pub fn iter(&self) -> impl Iterator<Item = &Fault> {
         self.0.iter()

@@ -1,0 +1,133 @@
+//! Strict YAML configuration: one document, unknown keys refused, every fault told with its line and key.
+//!
+//! What the keys mean is the business of those who use this: they define a shape for serde, [`read_shape`] reads
+//! it, their own check turns it into settings or [`Faults`], and [`load`] puts the file's name before what is wrong.
+
+mod fault;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+
+pub use self::fault::{ConfigError, Fault, Faults};
+
+/// A ConfigMap can't be larger; whatever is, isn't a configuration.
+const LARGEST: u64 = 1 << 20;
+
+/// Reads YAML into a shape whose `deny_unknown_fields` makes it strict; an empty text is all defaults.
+///
+/// `free_keys` names the mapping, if there is one, whose keys are the user's own and may be called anything.
+///
+/// # Errors
+///
+/// With the first fault of the YAML or of its shape.
+pub fn read_shape<T: DeserializeOwned>(text: &str, free_keys: Option<&str>) -> Result<T, Faults> {
+    let options = serde_saphyr::options! { with_snippet: false };
+    let mut path = String::new();
+    serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
+        serde_path_to_error::deserialize(deserializer).map_err(|error| {
+            path = error.path().to_string();
+            error.into_inner()
+        })
+    })
+    .map_err(|error| Faults::from(unreadable(as_written(&path, free_keys), &error)))
+}
+
+/// Reads a file and hands its text to `parse`.
+///
+/// # Errors
+///
+/// When the file can't be read or `parse` refuses it.
+pub fn load<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, Faults>) -> Result<T, ConfigError> {
+    let text = read(path).map_err(|problem| ConfigError::Read { path: path.to_owned(), problem })?;
+    parse(&text).map_err(|faults| ConfigError::Invalid { path: path.to_owned(), faults })
+}
+
+/// Reads a configuration file's text, of which there may be no more than a ConfigMap holds.
+///
+/// # Errors
+///
+/// When it can't be read, isn't UTF-8 or is larger.
+pub fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let length = File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
+    if length as u64 > LARGEST {
+        return Err(io::Error::other("it is larger than 1 MiB"));
+    }
+    Ok(text)
+}
+
+/// A fault of the YAML itself, or of its shape, at `key`.
+fn unreadable(key: String, error: &serde_saphyr::Error) -> Fault {
+    use serde_saphyr::Error;
+    let error = error.without_snippet();
+    let position = error.location().map(|at| (at.line(), at.column()));
+    let problem = match error {
+        Error::SerdeUnknownField { expected, .. } => {
+            format!("is no key that is known here; choose among {}, or remove it", expected.join(", "))
+        }
+        Error::DuplicateMappingKey { key: Some(name), .. } => format!("has the key {name} twice; keep one"),
+        Error::MultipleDocuments { .. } => "starts a second document; the configuration is one".to_owned(),
+        other => without_position(&other.to_string()).to_owned(),
+    };
+    Fault { position, key, problem }
+}
+
+/// A path without what isn't in the file: `.` for the whole, `?` for what the parser couldn't name, and the member
+/// `value` of [`serde_saphyr::Spanned`], which no key of a shape is called.
+fn as_written(path: &str, free_keys: Option<&str>) -> String {
+    let is_free =
+        free_keys.is_some_and(|free| path.strip_prefix(free).is_some_and(|rest| rest.starts_with('.')));
+    if is_free {
+        return path.trim_end_matches(".?").to_owned();
+    }
+    let keys = path.split('.').filter(|key| !matches!(*key, "" | "?" | "value"));
+    keys.collect::<Vec<_>>().join(".")
+}
+
+/// The parser ends its messages with the position, which a [`Fault`] has in front.
+fn without_position(message: &str) -> &str {
+    message.rsplit_once(" at line ").map_or(message, |(text, _)| text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    struct Shape {
+        #[serde(rename = "number")]
+        _number: u8,
+        #[serde(rename = "names")]
+        _names: std::collections::BTreeMap<String, String>,
+    }
+
+    #[test]
+    fn faults_name_line_and_key() {
+        for (text, expected) in [
+            ("number: x\n", "line 1, column 9: number: "),
+            (
+                "\nnumbr: 1\n",
+                "line 2, column 1: numbr: is no key that is known here; choose among number, names",
+            ),
+            ("names:\n  value: [1]\n", "line 2, column 10: names.value: "),
+            ("number: 1\nnumber: 2\n", "has the key number twice"),
+            ("number: 1\n---\nnumber: 2\n", "starts a second document"),
+        ] {
+            let faults = read_shape::<Shape>(text, Some("names")).expect_err(text).to_string();
+            assert!(faults.contains(expected), "{text:?}: {faults}");
+        }
+        read_shape::<Shape>("", None).expect("all defaults");
+    }
+
+    #[test]
+    fn a_file_is_named() {
+        let error = load(Path::new("/nowhere/config.yaml"), |_| Ok(())).expect_err("no such file");
+        assert!(error.to_string().starts_with("/nowhere/config.yaml can't be read"), "{error}");
+    }
+}
