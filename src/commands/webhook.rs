@@ -2,6 +2,8 @@
 
 mod background;
 mod certificate;
+mod observe;
+mod rotation;
 mod signals;
 
 use std::net::SocketAddr;
@@ -13,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
-use swansong_certs::{Resolver, server_config};
+use swansong_certs::Resolver;
 use swansong_webhook::config::{Config, ConfigEvent, ConfigWatcher};
 use swansong_webhook::server::{Limits, Metrics, Parts, Server};
 use tracing::{info, warn};
@@ -97,9 +99,10 @@ impl Webhook {
         let mut background = Background::default();
         let config = self.config(&metrics, &mut background)?;
         let resolver = Resolver::new();
-        let tls = server_config(Arc::clone(&resolver), &self.certificate.tls_options()?)?;
+        let observer = observe::certificate(Arc::clone(&metrics));
+        let tls = self.certificate.tls(&resolver, &observer, self.reload_interval, &mut background)?;
         let source =
-            self.certificate.start(&resolver, &metrics, self.reload_interval, &mut background).await?;
+            self.certificate.start(&resolver, &observer, self.reload_interval, &mut background).await?;
         let server = Server::bind(Parts {
             listen: self.listen,
             health_listen: self.health_listen,

@@ -1,110 +1,322 @@
 //! The self-managed certificate against the real API server: one authority however many replicas, `caBundle` set,
-//! and reviews that really pass through the Service with it.
+//! and reviews that really pass through the Service with it, also while the authority is changed.
 
+use std::cell::Cell;
+use std::net::{IpAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use kube::Client;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use serde_json::{Value, json};
-use swansong_testcluster::eventually;
+use swansong_testcluster::{Cluster, eventually};
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use tokio::time::{interval, timeout};
 
-use crate::support::{Webhook, asking_pod, configuration, create, rig, swansong};
+use crate::support::{Webhook, asking_pod, calls, configuration, create, rig, swansong};
+
+const SECRET: &str = "swansong-webhook-tls";
+
+/// The longest that any one thing is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Few seconds for what takes half an hour.
+const QUICK: [&str; 3] = ["--ca-settle-time=2s", "--replica-expiry=4s", "--check-interval=300ms"];
 
 /// An address of this machine that the API server may dial for a Service; loopback is refused in endpoints.
-fn own_address() -> std::net::IpAddr {
+fn own_address() -> IpAddr {
     // No packet is sent: connecting a datagram socket only chooses the route's source address.
-    let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.connect("192.0.2.1:9").unwrap();
     socket.local_addr().unwrap().ip()
 }
 
-#[tokio::test]
-async fn two_replicas_make_one_authority_and_serve_through_the_service() {
-    let rig = rig().await;
-    let cluster = rig.cluster;
-    let client = cluster.client().await.unwrap();
-    let namespace = cluster.namespace("selfmanaged").await.unwrap();
-    let watched = cluster.namespace("watched").await.unwrap();
-    let service = json!({"service": {"namespace": namespace, "name": "swansong-webhook", "path": "/mutate", "port": 443}});
-    let only_there = json!({
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": watched}},
-        // The other webhooks of this cluster would inject as well.
-        "failurePolicy": "Fail",
-    });
-    let name = "self-managed";
-    create(&client, "", configuration(cluster, name, &service, &only_there).await).await.unwrap();
+fn port(webhook: &Webhook) -> u16 {
+    webhook.address.rsplit(':').next().unwrap().parse().unwrap()
+}
 
-    let start = || {
-        let mut command = swansong([
-            "webhook",
-            "--listen",
-            "0.0.0.0:0",
-            "--health-listen",
-            "127.0.0.1:0",
-            "--log-format",
-            "json",
-        ]);
+/// An installation of its own: a namespace with Secret and Service, and a configuration for one other namespace.
+struct Site {
+    cluster: &'static Cluster,
+    client: Client,
+    /// Of the MutatingWebhookConfiguration.
+    name: &'static str,
+    namespace: String,
+    watched: String,
+}
+
+impl Site {
+    async fn new(name: &'static str) -> Self {
+        let cluster = rig().await.cluster;
+        let client = cluster.client().await.unwrap();
+        let namespace = cluster.namespace(name).await.unwrap();
+        let watched = cluster.namespace("watched").await.unwrap();
+        let service = json!({"service": {"namespace": namespace, "name": "swansong-webhook", "path": "/mutate", "port": 443}});
+        let only_there = json!({
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": watched}},
+            // The other webhooks of this cluster would inject as well.
+            "failurePolicy": "Fail",
+        });
+        create(&client, "", configuration(cluster, name, &service, &only_there).await).await.unwrap();
+        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "swansong-webhook"}, "spec": {"ports": [{"port": 443, "name": "https"}]}});
+        create(&client, &namespace, service).await.unwrap();
+        Self { cluster, client, name, namespace, watched }
+    }
+
+    /// Starts a replica. It may take a while until it has a certificate.
+    fn start(&self, pod: &str, times: &[&str]) -> JoinHandle<Webhook> {
+        let mut command = swansong(["webhook", "--listen", "0.0.0.0:0", "--health-listen", "127.0.0.1:0"]);
         command
-            .args(["--namespace", &namespace, "--webhook-configuration", name])
-            .env("KUBECONFIG", cluster.kubeconfig());
-        Webhook::start(&command)
-    };
-    let replicas = std::thread::scope(|scope| {
-        [scope.spawn(start), scope.spawn(start)].map(|replica| replica.join().unwrap())
-    });
-    let endpoints: Vec<_> = replicas
-        .iter()
-        .map(|replica| replica.address.rsplit(':').next().unwrap().parse::<u16>().unwrap())
-        .collect();
+            .args(["--log-format", "json", "--namespace", &self.namespace])
+            .args(["--webhook-configuration", self.name])
+            .args(times)
+            .env("KUBECONFIG", self.cluster.kubeconfig())
+            .env("POD_NAME", pod);
+        spawn_blocking(move || Webhook::start(&command))
+    }
 
-    let get = async |resource: &str| -> Result<Value, String> {
-        let text = cluster
-            .kubectl(&["get", "-n", &namespace, resource, "-o", "json"])
+    async fn start_two(&self, times: &[&str]) -> [Webhook; 2] {
+        let (first, second) = (self.start("pod-0", times), self.start("pod-1", times));
+        [first.await.unwrap(), second.await.unwrap()]
+    }
+
+    async fn get(&self, resource: &str) -> Result<Value, String> {
+        let text = self
+            .cluster
+            .kubectl(&["get", "-n", &self.namespace, resource, "-o", "json"])
             .await
             .map_err(|error| error.to_string())?;
         serde_json::from_str(&text).map_err(|error| error.to_string())
-    };
-    let authority = eventually("caBundle and Secret to agree", Duration::from_secs(30), || async {
-        let secret = get("secret/swansong-webhook-tls").await?;
-        let configuration = get(&format!("mutatingwebhookconfiguration/{name}")).await?;
-        let authority = secret["data"]["ca.crt"].as_str().unwrap_or_default().to_owned();
-        let webhooks = configuration["webhooks"].as_array().cloned().unwrap_or_default();
-        let agree = !authority.is_empty()
-            && webhooks.iter().all(|webhook| webhook["clientConfig"]["caBundle"] == *authority);
-        if agree { Ok(authority) } else { Err("not yet".to_owned()) }
-    })
-    .await
-    .unwrap();
+    }
 
-    // Each replica in turn is the only endpoint, so that each is proven to serve under the one authority.
-    create(&client, &namespace, json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "swansong-webhook"}, "spec": {"ports": [{"port": 443, "name": "https"}]}})).await.unwrap();
-    for (number, port) in endpoints.into_iter().enumerate() {
-        let slice = json!({
-            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-            "metadata": {"name": format!("replica-{number}"), "labels": {"kubernetes.io/service-name": "swansong-webhook"}},
-            "endpoints": [{"addresses": [own_address()], "conditions": {"ready": true}}],
-            "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
-        });
-        create(&client, &namespace, slice).await.unwrap();
-        let attempt = std::cell::Cell::new(0);
-        eventually("the Service to answer", Duration::from_secs(30), || async {
-            attempt.set(attempt.get() + 1);
-            let pod = asking_pod(
-                &format!("p-{number}-{}", attempt.get()),
-                &json!([{"name": "ascend", "image": "x"}]),
-            );
-            create(&client, &watched, pod).await.map_err(|error| error.to_string())
+    async fn secret(&self) -> Result<Value, String> {
+        self.get(&format!("secret/{SECRET}")).await
+    }
+
+    /// Waits until the Secret has this key.
+    async fn comes(&self, key: &str) {
+        eventually(key, PATIENCE, || async {
+            let secret = self.secret().await?;
+            if secret["data"][key].is_string() { Ok(()) } else { Err("not there yet".to_owned()) }
         })
         .await
         .unwrap();
-        cluster
-            .kubectl(&["delete", "-n", &namespace, "endpointslice", &format!("replica-{number}")])
-            .await
-            .unwrap();
+    }
+
+    /// Waits until Secret and every `caBundle` hold one authority and no other, which isn't this one.
+    async fn only_authority(&self, other_than: &str) -> String {
+        eventually("caBundle and Secret to agree", PATIENCE, || async {
+            let secret = self.secret().await?;
+            let configuration = self.get(&format!("mutatingwebhookconfiguration/{}", self.name)).await?;
+            let authority = secret["data"]["ca.crt"].as_str().unwrap_or_default().to_owned();
+            let webhooks = configuration["webhooks"].as_array().cloned().unwrap_or_default();
+            let changing =
+                ["next-ca.crt", "previous-ca.crt"].iter().any(|key| !secret["data"][*key].is_null());
+            let agree = !authority.is_empty()
+                && authority != other_than
+                && !changing
+                && webhooks.iter().all(|webhook| webhook["clientConfig"]["caBundle"] == *authority);
+            if agree { Ok(authority) } else { Err("not yet".to_owned()) }
+        })
+        .await
+        .unwrap()
+    }
+
+    /// Waits until a replica has a certificate, and puts it into the Service.
+    async fn admit(&self, name: &str, replica: &Webhook) {
+        eventually("the replica to be ready", PATIENCE, || async {
+            let answer = replica.health("/readyz");
+            if answer.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(answer) }
+        })
+        .await
+        .unwrap();
+        let slice = json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": {"name": name, "labels": {"kubernetes.io/service-name": "swansong-webhook"}},
+            "endpoints": [{"addresses": [own_address()], "conditions": {"ready": true}}],
+            "ports": [{"name": "https", "port": port(replica), "protocol": "TCP"}],
+        });
+        create(&self.client, &self.namespace, slice).await.unwrap();
+    }
+
+    /// Waits until a Pod is created that went through a replica.
+    async fn answers(&self, prefix: &str) {
+        let attempt = Cell::new(0);
+        eventually("the Service to answer", PATIENCE, || async {
+            attempt.set(attempt.get() + 1);
+            let name = format!("{prefix}-{}", attempt.get());
+            let pod = asking_pod(&name, &json!([{"name": "ascend", "image": "x"}]));
+            create(&self.client, &self.watched, pod).await.map_err(|error| error.to_string())?;
+            let calls = calls(self.cluster, &self.watched, &name);
+            let called = calls.iter().any(|call| call["configuration"] == self.name);
+            if called { Ok(()) } else { Err("not called".to_owned()) }
+        })
+        .await
+        .unwrap();
+    }
+}
+
+/// Pods that are created without pause, several at a time.
+struct Load {
+    width: Arc<AtomicUsize>,
+    stop: Arc<AtomicBool>,
+    /// How many were created, and what went wrong.
+    outcome: JoinHandle<(usize, Vec<String>)>,
+}
+
+impl Load {
+    fn start(site: &Site) -> Self {
+        let (client, namespace) = (site.client.clone(), site.watched.clone());
+        let (width, stop) = (Arc::new(AtomicUsize::new(2)), Arc::new(AtomicBool::new(false)));
+        let (wide, stopped) = (Arc::clone(&width), Arc::clone(&stop));
+        let outcome = tokio::spawn(async move {
+            let (mut created, mut failures) = (0, Vec::new());
+            // Leaves the machine to the others in between.
+            let mut pace = interval(Duration::from_millis(50));
+            while !stopped.load(Ordering::Relaxed) {
+                pace.tick().await;
+                let mut round = JoinSet::new();
+                for number in 0..wide.load(Ordering::Relaxed) {
+                    let pod = asking_pod(
+                        &format!("load-{created}-{number}"),
+                        &json!([{"name": "ascend", "image": "x"}]),
+                    );
+                    let (client, namespace) = (client.clone(), namespace.clone());
+                    round.spawn(async move { create(&client, &namespace, pod).await });
+                }
+                for outcome in round.join_all().await {
+                    match outcome {
+                        Ok(_) => created += 1,
+                        Err(error) => failures.push(error.to_string()),
+                    }
+                }
+            }
+            (created, failures)
+        });
+        Self { width, stop, outcome }
+    }
+
+    /// More at a time than ever before, so that connections are made and not only used again.
+    fn widen(&self) {
+        self.width.fetch_add(4, Ordering::Relaxed);
+    }
+
+    async fn stop(self) -> (usize, Vec<String>) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.outcome.await.unwrap()
+    }
+}
+
+/// Whether a replica shows a certificate of this authority, which is given as in a Secret.
+fn serves(site: &Site, replica: &Webhook, authority: &str) -> bool {
+    use base64::Engine;
+    let pem = base64::engine::general_purpose::STANDARD.decode(authority).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(&pem).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = format!("swansong-webhook.{}.svc", site.namespace).try_into().unwrap();
+    let mut connection = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut stream = TcpStream::connect(("127.0.0.1", port(replica))).unwrap();
+    while connection.is_handshaking() {
+        if connection.complete_io(&mut stream).is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Waits until each replica serves this authority's certificate and trusts no other.
+async fn agree(site: &Site, replicas: &[Webhook], authority: &str) {
+    eventually("all replicas to agree", PATIENCE, || async {
+        let mut dissent = replicas.iter().enumerate().filter(|(_, replica)| {
+            replica.metric("swansong_tls_authorities_trusted") != Some(1.0)
+                || !serves(site, replica, authority)
+        });
+        dissent.next().map_or(Ok(()), |(number, _)| Err(format!("replica {number} doesn't")))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn two_replicas_make_one_authority_and_serve_through_the_service() {
+    let site = Site::new("self-managed").await;
+    let replicas = site.start_two(&[]).await;
+    let authority = site.only_authority("").await;
+    // Each replica in turn is the only endpoint, so that each is proven to serve under the one authority.
+    for (number, replica) in replicas.iter().enumerate() {
+        let name = format!("replica-{number}");
+        site.admit(&name, replica).await;
+        site.answers(&name).await;
+        site.cluster.kubectl(&["delete", "-n", &site.namespace, "endpointslice", &name]).await.unwrap();
     }
 
     // Restarted replicas find what is there and make nothing new.
     drop(replicas);
-    let again = start();
-    let secret = get("secret/swansong-webhook-tls").await.unwrap();
+    let again = site.start("pod-2", &[]).await.unwrap();
+    let secret = site.secret().await.unwrap();
     assert_eq!(secret["data"]["ca.crt"], authority.as_str());
     drop(again);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_pod_is_refused_while_the_authority_changes() {
+    timeout(Duration::from_mins(1), change()).await.expect("a minute is enough");
+}
+
+/// The annotation, a newcomer meanwhile, then the loss of the Secret: all under load.
+async fn change() {
+    let site = Site::new("rotated").await;
+    let mut replicas = Vec::from(site.start_two(&QUICK).await);
+    let first = site.only_authority("").await;
+    for (number, replica) in replicas.iter().enumerate() {
+        site.admit(&format!("replica-{number}"), replica).await;
+    }
+    site.answers("first").await;
+
+    let load = Load::start(&site);
+    let annotate = ["annotate", "-n", &site.namespace, "secret", SECRET, "swansong.dev/rotate=ca"];
+    site.cluster.kubectl(&annotate).await.unwrap();
+    site.comes("next-ca.crt").await;
+    load.widen();
+    let third = site.start("pod-2", &QUICK).await.unwrap();
+    site.admit("replica-2", &third).await;
+    replicas.push(third);
+    site.comes("previous-ca.crt").await;
+    load.widen();
+    let second = site.only_authority(&first).await;
+    load.widen();
+    agree(&site, &replicas, &second).await;
+    let secret = site.secret().await.unwrap();
+    assert!(secret["metadata"]["annotations"]["swansong.dev/rotate"].is_null(), "{secret:#}");
+    assert!(replicas.iter().all(|replica| !serves(&site, replica, &first)));
+
+    site.cluster.kubectl(&["delete", "-n", &site.namespace, "secret", SECRET]).await.unwrap();
+    let last = site.only_authority(&second).await;
+    load.widen();
+    agree(&site, &replicas, &last).await;
+    let (created, failures) = load.stop().await;
+    assert_eq!(failures, Vec::<String>::new(), "of {created}");
+    site.answers("last").await;
+
+    // Three replicas did the work of one.
+    for (event, expected) in [
+        ("authority_issued", 2.0),
+        ("authority_announced", 1.0),
+        ("authority_promoted", 1.0),
+        ("request_ignored", 0.0),
+    ] {
+        let series = format!("swansong_tls_events_total{{event=\"{event}\"}}");
+        let times: f64 = replicas.iter().map(|replica| replica.metric(&series).unwrap()).sum();
+        assert!(times.total_cmp(&expected).is_eq(), "{event} {times} times");
+    }
+    assert!(created > 20, "only {created} pods were created");
 }

@@ -1,6 +1,7 @@
 //! One API server, one webhook, and the registration between them, shared by all tests of this process.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,6 +65,7 @@ pub(crate) fn swansong<const N: usize>(arguments: [&str; N]) -> Command {
 /// A webhook process, ended when this is dropped or the test process ends in whatever way.
 pub(crate) struct Webhook {
     pub(crate) address: String,
+    health_address: String,
     /// The shell beside the webhook ends it when its standard input closes.
     shell: Child,
 }
@@ -86,19 +88,35 @@ impl Webhook {
             shell.env(name, value.unwrap_or_default());
         }
         shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut webhook = Self { address: String::new(), shell: shell.spawn().expect("sh") };
+        let mut webhook =
+            Self { address: String::new(), health_address: String::new(), shell: shell.spawn().expect("sh") };
         let (sender, lines) = mpsc::channel();
         read_lines(webhook.shell.stdout.take().unwrap(), sender.clone());
         read_lines(webhook.shell.stderr.take().unwrap(), sender);
         let mut seen = Vec::new();
         while let Ok(line) = lines.recv_timeout(Duration::from_secs(30)) {
-            if let Some(address) = address(&line) {
-                webhook.address = address;
+            if let Some((address, health_address)) = addresses(&line) {
+                (webhook.address, webhook.health_address) = (address, health_address);
                 return webhook;
             }
             seen.push(line);
         }
         panic!("the webhook told no address:\n{}", seen.join("\n"));
+    }
+
+    /// The answer of the health port, head and body.
+    pub(crate) fn health(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.health_address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: health\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// The value of a metric, named as it is written.
+    pub(crate) fn metric(&self, series: &str) -> Option<f64> {
+        let text = self.health("/metrics");
+        text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
     }
 }
 
@@ -111,9 +129,10 @@ fn read_lines(pipe: impl std::io::Read + Send + 'static, sender: mpsc::Sender<St
     });
 }
 
-fn address(line: &str) -> Option<String> {
+fn addresses(line: &str) -> Option<(String, String)> {
     let line: Value = serde_json::from_str(line).ok()?;
-    line.get("address")?.as_str().map(str::to_owned)
+    let address = |field| line.get(field)?.as_str().map(str::to_owned);
+    Some((address("address")?, address("health_address")?))
 }
 
 /// The webhooks of `manifests/base` under another name, pointed at `client_config`, with `changes` merged into each.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::crypto::ring::default_provider;
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion, version};
 
 /// No read waits longer; a test that meets it has failed.
@@ -52,13 +52,26 @@ impl Client {
         certificate: &CertificateDer<'static>,
         version: &'static SupportedProtocolVersion,
     ) -> std::io::Result<Self> {
+        Self::try_connect_as(None, address, certificate, version)
+    }
+
+    /// The same, showing a certificate if asked for one.
+    pub(crate) fn try_connect_as(
+        own: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
+        address: &str,
+        certificate: &CertificateDer<'static>,
+        version: &'static SupportedProtocolVersion,
+    ) -> std::io::Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(certificate.clone()).expect("a certificate");
-        let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&[version])
             .expect("versions")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match own {
+            None => builder.with_no_client_auth(),
+            Some((chain, key)) => builder.with_client_auth_cert(vec![chain], key).expect("a pair"),
+        };
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let name = "127.0.0.1".try_into().expect("a name");
         let mut connection = ClientConnection::new(Arc::new(config), name).expect("a connection");
@@ -105,6 +118,12 @@ impl Client {
     pub(crate) fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.stream.write_all(bytes)?;
         self.stream.flush()
+    }
+
+    /// Whether the server answers at all: in TLS 1.3 a client learns only then that it was refused.
+    pub(crate) fn is_answered(&mut self) -> bool {
+        let sent = self.try_send(b"GET / HTTP/1.1\r\nHost: webhook\r\n\r\n");
+        sent.is_ok() && self.stream.read_exact(&mut [0]).is_ok()
     }
 
     pub(crate) fn response(&mut self) -> Response {

@@ -149,6 +149,11 @@ impl Webhook {
         }
     }
 
+    /// Waits for news of a certificate that begin so.
+    pub(crate) fn told(&mut self, beginning: &str) {
+        while !self.logged("certificate")["news"].as_str().is_some_and(|news| news.starts_with(beginning)) {}
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).expect("an id");
         kill(Pid::from_raw(id), signal).expect("signalled");

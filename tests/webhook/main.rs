@@ -1,6 +1,7 @@
 //! The webhook as a cluster has it: the real binary, real TLS over loopback.
 
 mod client;
+mod clients;
 mod harness;
 mod lifecycle;
 mod limits;

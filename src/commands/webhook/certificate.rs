@@ -1,23 +1,28 @@
 //! Where the webhook's certificate comes from: files that someone else keeps, or a Secret that Swansong keeps.
 
 use std::env;
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use rustls::ServerConfig;
 use swansong_certs::{
-    CHECK_INTERVAL, ClientRoots, Event, FilePair, FileWatcher, Manager, MinimumTls, Objects, Observer,
-    Resolver, Settings, SystemClock, TlsOptions, service_names,
+    ClientRootsWatcher, FilePair, FileWatcher, Manager, MinimumTls, Objects, Observer, Resolver, SystemClock,
+    TlsOptions, server_config, server_config_with_clients, service_names,
 };
-use swansong_webhook::server::Metrics;
-use tracing::{info, warn};
 
 use super::background::Background;
+use super::rotation::Rotation;
 
 /// Set by the manifests from the downward API.
 const POD_NAMESPACE: &str = "POD_NAMESPACE";
+
+/// Set by the manifests from the downward API.
+const POD_NAME: &str = "POD_NAME";
+
+/// Set by the container runtime: the pod's name, unless the pod is on its node's network.
+const HOSTNAME: &str = "HOSTNAME";
 
 /// Set by the kubelet in every pod.
 const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
@@ -51,7 +56,9 @@ pub(super) struct Certificate {
     /// MutatingWebhookConfiguration whose caBundle Swansong keeps
     #[arg(long, env = "SWANSONG_WEBHOOK_CONFIGURATION", value_name = "NAME", default_value = "swansong")]
     webhook_configuration: String,
-    /// Authorities, PEM, of which clients must show a certificate
+    #[command(flatten)]
+    rotation: Rotation,
+    /// Authorities, PEM, of which clients must show a certificate; reloaded when they change
     #[arg(long, env = "SWANSONG_CLIENT_CA", value_name = "FILE")]
     client_ca: Option<PathBuf>,
     /// Oldest TLS that is accepted
@@ -60,31 +67,41 @@ pub(super) struct Certificate {
 }
 
 impl Certificate {
-    pub(super) fn tls_options(&self) -> anyhow::Result<TlsOptions> {
-        let client_roots = self.client_ca.as_ref().map(|path| {
-            let pem =
-                fs::read(path).with_context(|| format!("--client-ca {} can't be read", path.display()))?;
-            anyhow::Ok(ClientRoots { name: path.display().to_string(), pem })
-        });
-        Ok(TlsOptions {
+    /// How the server speaks TLS for its life, and what keeps the authorities that clients are judged by.
+    pub(super) fn tls(
+        &self,
+        resolver: &Arc<Resolver>,
+        observer: &Arc<dyn Observer>,
+        reload_interval: Duration,
+        background: &mut Background,
+    ) -> anyhow::Result<Arc<ServerConfig>> {
+        let options = TlsOptions {
             minimum: match self.tls_min_version {
                 TlsVersion::Tls13 => MinimumTls::Tls13,
                 TlsVersion::Tls12 => MinimumTls::Tls12,
             },
-            client_roots: client_roots.transpose()?,
+            client_roots: None,
             alpn: vec![b"http/1.1".to_vec()],
-        })
+        };
+        let resolver = Arc::clone(resolver);
+        let Some(path) = &self.client_ca else {
+            return Ok(server_config(resolver, &options)?);
+        };
+        let watcher = ClientRootsWatcher::open(path, Arc::clone(observer))?;
+        let config = server_config_with_clients(resolver, &options, watcher.trust())?;
+        background.start(watcher.run(reload_interval));
+        Ok(config)
     }
 
     /// Starts what feeds the resolver, and names it. Files are looked at before this returns; a Secret may take longer.
     pub(super) async fn start(
         &self,
         resolver: &Arc<Resolver>,
-        metrics: &Arc<Metrics>,
+        observer: &Arc<dyn Observer>,
         reload_interval: Duration,
         background: &mut Background,
     ) -> anyhow::Result<&'static str> {
-        let (resolver, observer) = (Arc::clone(resolver), observer(Arc::clone(metrics)));
+        let (resolver, observer) = (Arc::clone(resolver), Arc::clone(observer));
         let clock = Arc::new(SystemClock);
         if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
             let files = FilePair::new(certificate, key);
@@ -93,11 +110,12 @@ impl Certificate {
             background.start(watcher.run(reload_interval));
             return Ok("files");
         }
+        self.rotation.check()?;
         let config = client_config().await?;
         let namespace = self.namespace.clone().or_else(|| env::var(POD_NAMESPACE).ok());
         let namespace =
             namespace.filter(|name| !name.is_empty()).unwrap_or_else(|| config.default_namespace.clone());
-        let settings = Settings::new(service_names(&self.service, &namespace));
+        let settings = self.rotation.settings(service_names(&self.service, &namespace));
         let objects = Objects {
             namespace,
             secret: self.tls_secret.clone(),
@@ -105,7 +123,11 @@ impl Certificate {
         };
         let client = kube::Client::try_from(config).context("no client of the API server can be made")?;
         let manager = Manager::new(client, &objects, settings, resolver, clock, observer);
-        background.start(manager.run(CHECK_INTERVAL));
+        let manager = match replica() {
+            Some(name) => manager.named(&name),
+            None => manager,
+        };
+        background.start(manager.run(self.rotation.check_interval()));
         Ok("secret")
     }
 }
@@ -122,18 +144,8 @@ async fn client_config() -> anyhow::Result<kube::Config> {
     }
 }
 
-/// Turns what happens to the certificate into logs and metrics.
-fn observer(metrics: Arc<Metrics>) -> Arc<dyn Observer> {
-    Arc::new(move |event: &Event| {
-        match event {
-            Event::Loaded { not_after, .. } => metrics.certificate_loaded(*not_after),
-            Event::Failed { source, .. } => metrics.certificate_failed(source.as_str()),
-            _ => {}
-        }
-        if event.is_failure() {
-            warn!(problem = %event, "certificate");
-        } else {
-            info!(news = %event, "certificate");
-        }
-    })
+/// The pod's name. Outside a pod a name is left to chance, since two processes of a machine share its host name.
+fn replica() -> Option<String> {
+    let named = |variable| env::var(variable).ok().filter(|name| !name.is_empty());
+    named(POD_NAME).or_else(|| env::var_os(IN_CLUSTER).and_then(|_| named(HOSTNAME)))
 }

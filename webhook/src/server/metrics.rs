@@ -1,5 +1,7 @@
 //! The server's metrics. Labels have few values, all known at compile time; nothing a client sends becomes one.
 
+mod certificate;
+
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+pub use self::certificate::{CertificateEvent, CertificateMetrics};
 use super::histogram::Histogram;
 use crate::reason::Reason;
 use crate::review::{Answer, Kind, Verdict};
@@ -64,8 +67,7 @@ pub struct Metrics {
     pub(super) connections: Gauge<i64, AtomicI64>,
     pub(super) accepted: Counter,
     pub(super) handshake_failures: Counter,
-    certificate_not_after: Gauge<i64, AtomicI64>,
-    tls_failures: Family<Labels<1>, Counter>,
+    certificate: CertificateMetrics,
     config_failures: Counter,
     config_loaded: Gauge<i64, AtomicI64>,
 }
@@ -110,16 +112,7 @@ impl Metrics {
                 "tls_handshake_failures",
                 "TLS handshakes that failed or took too long",
             ),
-            certificate_not_after: gauge(
-                r,
-                "tls_certificate_not_after_timestamp_seconds",
-                "When the certificate in use ends",
-            ),
-            tls_failures: family(
-                r,
-                "tls_reload_failures",
-                "Times the certificate, its Secret or the caBundle was found unusable, by source",
-            ),
+            certificate: CertificateMetrics::new(r),
             config_failures: counter(
                 r,
                 "config_reload_failures",
@@ -186,14 +179,9 @@ impl Metrics {
         })
     }
 
-    /// A certificate is in use from now on.
-    pub fn certificate_loaded(&self, not_after: SystemTime) {
-        self.certificate_not_after.set(unix(not_after));
-    }
-
-    /// A look at `source` of the certificate found something unusable.
-    pub fn certificate_failed(&self, source: &'static str) {
-        self.tls_failures.get_or_create(&[("source", source)]).inc();
+    /// The certificate's part.
+    pub const fn certificate(&self) -> &CertificateMetrics {
+        &self.certificate
     }
 
     /// A configuration is in use from now on.

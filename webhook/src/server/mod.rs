@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
 pub use self::health::HasCertificate;
-pub use self::metrics::Metrics;
+pub use self::metrics::{CertificateEvent, CertificateMetrics, Metrics};
 
 use self::body::BodyLimits;
 use self::health::Health;
