@@ -292,6 +292,13 @@ async fn change() {
     replicas.push(third);
     site.comes("previous-ca.crt").await;
     load.widen();
+    eventually("replicas to note what they serve", PATIENCE, || async {
+        let secret = site.secret().await?;
+        let noted = secret["metadata"]["annotations"]["swansong.dev/serving"].to_string();
+        if ["pod-0", "pod-1", "pod-2"].iter().all(|pod| noted.contains(pod)) { Ok(()) } else { Err(noted) }
+    })
+    .await
+    .unwrap();
     let second = site.only_authority(&first).await;
     load.widen();
     agree(&site, &replicas, &second).await;
