@@ -132,6 +132,39 @@ fn the_configuration_page_shows_every_key_with_its_default() {
 }
 
 #[test]
+fn the_page_of_the_node_check_has_every_check_reason_and_key() {
+    use swansong_agent::{check::CheckName, config::Config, reason::Reason};
+    let page = read(&root().join("docs/agent.md"));
+    for name in CheckName::ALL {
+        assert!(page.contains(&format!("`{}`", name.as_str())), "{} is not explained", name.as_str());
+    }
+    let shown: Vec<&str> = page
+        .lines()
+        .skip_while(|line| !line.starts_with("| reason |"))
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .collect();
+    let told: Vec<String> = Reason::ALL
+        .iter()
+        .map(|reason| {
+            format!("| `{}` | {} | {} |", reason.as_str(), reason.status().as_str(), reason.description())
+        })
+        .collect();
+    assert_eq!(shown, told);
+    let blocks = blocks(&page, "yaml");
+    let [block] = &blocks[..] else { panic!("one configuration, not {}", blocks.len()) };
+    assert_eq!(Config::parse(block), Ok(Config::default()));
+    // What is commented out is an example of a key without a default.
+    let uncommented = |line: &str| {
+        let text = line.trim_start();
+        let indent = &line[..line.len() - text.len()];
+        format!("{indent}{}\n", text.strip_prefix("# ").unwrap_or(text))
+    };
+    let all: String = block.lines().map(uncommented).collect();
+    Config::parse(&all).unwrap_or_else(|faults| panic!("{faults}\n{all}"));
+}
+
+#[test]
 fn the_example_job_is_injected_without_a_warning() {
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(&read(&root().join("docs/examples/ascendjob-pytorch.yaml")))

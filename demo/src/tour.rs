@@ -125,11 +125,10 @@ fn judge(screen: &Screen, links: &[Link]) -> bool {
     let broken = links.iter().filter(|link| !link.holds()).count();
     screen.line("");
     if broken == 0 {
-        let all =
-            format!("One annotation, and all {} links that can be seen without NPUs hold.", links.len());
+        let all = format!("One annotation, and all {} checks that need no NPU pass.", links.len());
         screen.tinted(Tone::Heading, all);
     } else {
-        screen.tinted(Tone::Bad, format_args!("{broken} of {} links are broken.", links.len()));
+        screen.tinted(Tone::Bad, format_args!("{broken} of {} checks fail.", links.len()));
     }
     broken == 0
 }
