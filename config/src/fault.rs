@@ -69,7 +69,7 @@ impl std::error::Error for Faults {}
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file can't be read.
-    #[error("{path} can't be read ({problem}); mount it or let this user read it")]
+    #[error("{path} can't be read ({problem}); check the path, and that this user may read it")]
     Read {
         /// Which file.
         path: PathBuf,
