@@ -48,7 +48,8 @@ pub(super) fn driver(
             return finding;
         }
     }
-    let message = format!("the driver's libraries, {looked_at} in number, are shared objects for {}", machine.name());
+    let message =
+        format!("the driver's libraries, {looked_at} in number, are shared objects for {}", machine.name());
     Finding::at(&*folders[0], Reason::LibrariesSound, message)
 }
 
