@@ -51,6 +51,37 @@ fn only_the_changed_document_of_a_stream_changes() {
 }
 
 #[test]
+fn comments_between_a_dash_and_its_item_stay() {
+    let text = "apiVersion: v1
+kind: Pod
+metadata: {name: p, annotations: {recover-strategy: dump}}
+spec:
+  containers:
+  - # the training container -
+    # - in two lines
+    name: ascend # kept
+    env:
+    -
+      # - c
+      name: A # kept
+    - # d
+      name: LD_PRELOAD
+      value: /a.so # kept
+    ports:
+    -   # e
+      containerPort: 80
+  -   # another
+    name: b
+";
+    let out = run(&["inject"], text).output();
+    let mut lines = out.lines();
+    for line in text.lines().filter(|line| !line.contains("/a.so") && !line.starts_with("metadata")) {
+        assert!(lines.any(|other| other == line), "{line} is gone:\n{out}");
+    }
+    assert_eq!(run(&["uninject"], out).output(), text);
+}
+
+#[test]
 fn carriage_returns_and_a_missing_last_line_break_stay() {
     let windows = POD.replace('\n', "\r\n");
     let out = run(&["inject"], &windows).output();

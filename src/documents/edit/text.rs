@@ -78,9 +78,20 @@ pub(super) fn line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(mark.min(at), |line_break| line_break + 1)
 }
 
-/// The offset of the dash in front of an item, if nothing but blanks is between.
+/// The offset of the dash in front of an item, if nothing but blanks and comments is between.
 pub(super) fn dash_of(text: &str, item: &Node) -> Option<usize> {
-    let before = text[..item.span.start].trim_end_matches([' ', '\t', '\n', '\r']);
+    let mut before = &text[..item.span.start];
+    loop {
+        before = before.trim_end_matches([' ', '\t', '\n', '\r']);
+        let line = &before[line_start(text, before.len())..];
+        let Some((written, _)) = line.split_once('#') else { break };
+        // A comment stands alone on its line, or behind the dash.
+        let behind_blank = written.is_empty() || written.ends_with([' ', '\t']);
+        if !behind_blank || !written.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'-')) {
+            return None;
+        }
+        before = &before[..before.len() - line.len() + written.len()];
+    }
     before.ends_with('-').then(|| before.len() - 1)
 }
 
