@@ -8,7 +8,7 @@ use super::preload;
 use super::record::{ContainerRecord, FormerPreload};
 use super::report::{Action, ActionKind};
 use super::view::{Container, EnvVar, Slot};
-use crate::policy::{Policy, PreloadValueFrom};
+use crate::policy::{NamedPort, Policy, PreloadValueFrom};
 use crate::reason::Reason;
 
 /// Where an `LD_PRELOAD` with a valueFrom is kept, so that the new entry can refer to it.
@@ -125,7 +125,7 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
                 self.site.act(Action::added("env.TTP_PORT", value.clone()));
                 self.add(TTP_PORT, NewValue::Literal(value.into()), 0);
             }
-            Some((_, entry)) => match ttp_port_of(self.container, default) {
+            Some((_, entry)) => match ttp_port_of(self.container, &self.policy.ttp_port) {
                 TtpPort::Number(number) if number == default => {
                     self.site.act(Action::kept("env.TTP_PORT", shown(entry), Reason::AlreadyPresent));
                 }
@@ -142,7 +142,7 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
                         Reason::TtpPortUnknown,
                         &format!(
                             "env TTP_PORT isn't a plain port number, so port {number} is taken for it; \
-                             declare the right one as {:?} if it differs",
+                             if it differs, declare the right one under the name {:?}",
                             self.policy.ttp_port.name
                         ),
                     );
@@ -297,7 +297,7 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
 pub(super) enum TtpPort {
     /// `TTP_PORT` says so, or will.
     Number(u16),
-    /// `TTP_PORT` can't be read at admission; this is the default.
+    /// `TTP_PORT` can't be read at admission; this is the declared port of the name, or the default.
     Unknown(u16),
 }
 
@@ -309,13 +309,13 @@ impl TtpPort {
     }
 }
 
-/// Reads `TTP_PORT` of a container, which gets `default` when it has none.
-pub(super) fn ttp_port_of(container: &Container<'_>, default: u16) -> TtpPort {
-    let Some((_, entry)) = container.last_env(TTP_PORT) else { return TtpPort::Number(default) };
+/// Reads `TTP_PORT` of a container, which gets that of `default` when it has none.
+pub(super) fn ttp_port_of(container: &Container<'_>, default: &NamedPort) -> TtpPort {
+    let Some((_, entry)) = container.last_env(TTP_PORT) else { return TtpPort::Number(default.port) };
     let literal = if entry.value_from.present().is_some() { None } else { entry.value.present() };
     match literal.and_then(|value| value.parse().ok()) {
         Some(number) if number > 0 => TtpPort::Number(number),
-        _ => TtpPort::Unknown(default),
+        _ => TtpPort::Unknown(container.tcp_port_named(&default.name).unwrap_or(default.port)),
     }
 }
 

@@ -195,7 +195,7 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
         EnvInjection::new(&mut site, container, self.policy, &path, &mut record).run(&libraries);
         let ttp_port = NamedPort {
             name: self.policy.ttp_port.name.clone(),
-            port: ttp_port_of(container, self.policy.ttp_port.port).number(),
+            port: ttp_port_of(container, &self.policy.ttp_port).number(),
         };
         let wanted = [ttp_port, self.policy.taskd_port.clone()];
         ports::inject(&mut site, container, &wanted, network, &path, &mut record);

@@ -7,6 +7,7 @@ use super::operation::{Operation, escape};
 use super::preload;
 use super::record::{ANNOTATION, ContainerRecord, FormerPreload, Record, RecordError};
 use super::view::{Container, Metadata, Object, PodSpec, ShapeError, Slot};
+use crate::strategy::Strategies;
 use crate::workload::{self, WorkloadKind};
 
 /// Why an injection can't be undone.
@@ -145,6 +146,11 @@ fn remove_items(
     }
 }
 
+/// Whether a rewritten list is still the one we wrote, and not one that the user wrote since.
+fn still_ours(metadata: &Metadata<'_>, key: &str, former: &str) -> bool {
+    metadata.annotation(key).is_some_and(|now| now == Strategies::parse(former).normalised())
+}
+
 fn undo_metadata(
     path: &str,
     metadata: &Slot<Metadata<'_>>,
@@ -162,17 +168,16 @@ fn undo_metadata(
         added.into_iter().filter(|key| annotations.is_some_and(|map| map.get(key).is_some())).collect();
     let emptied = annotations.is_some_and(|map| map.len == added.len());
     let labels = metadata.labels.present();
-    let made_metadata =
-        (absent("metadata") || null("metadata")) && emptied && labels.is_none_or(|map| map.len == 0);
-    if made_metadata && absent("metadata") {
-        operations.push(Operation::remove(parent));
+    let made_metadata = absent("metadata") || null("metadata");
+    if made_metadata && emptied && metadata.holds_annotations_at_most() {
+        operations.push(if absent("metadata") {
+            Operation::remove(parent)
+        } else {
+            Operation::replace(parent, &())
+        });
         return;
     }
-    if made_metadata {
-        operations.push(Operation::replace(parent, &()));
-        return;
-    }
-    if emptied && absent("annotations") {
+    if emptied && (made_metadata || absent("annotations")) {
         operations.push(Operation::remove(format!("{parent}/annotations")));
     } else if emptied && null("annotations") {
         operations.push(Operation::replace(format!("{parent}/annotations"), &()));
@@ -180,8 +185,9 @@ fn undo_metadata(
         for key in added {
             operations.push(Operation::remove(format!("{parent}/annotations/{}", escape(key))));
         }
-        for (key, former) in &record.replaced {
-            operations.push(Operation::add(format!("{parent}/annotations/{}", escape(key)), former));
+        for (key, former) in record.replaced.iter().filter(|(key, former)| still_ours(metadata, key, former))
+        {
+            operations.push(Operation::replace(format!("{parent}/annotations/{}", escape(key)), former));
         }
     }
     let added: Vec<&String> =

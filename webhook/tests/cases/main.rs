@@ -10,6 +10,7 @@ mod selection;
 mod strategies;
 #[path = "../support/mod.rs"]
 mod support;
+mod undo;
 
 use serde_json::{Value, json};
 use support::{MSPTI, TASKD, env_of, ours, pod, run};

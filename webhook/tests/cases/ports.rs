@@ -33,6 +33,20 @@ fn a_taken_name_is_left() {
     assert_eq!(injected.warned(), [Reason::PortNameTaken]);
 }
 
+/// As the warning advises whoever has a `TTP_PORT` that can't be read.
+#[test]
+fn a_declared_ttp_port_tells_what_an_unreadable_variable_does_not() {
+    let from = json!({"configMapKeyRef": {"name": "ports", "key": "ttp"}});
+    let injected = pod(&ascend(json!({
+        "env": [{"name": "TTP_PORT", "valueFrom": from}],
+        "ports": [{"containerPort": 9000, "name": "ttp-port"}],
+    })));
+    let ports = &injected.object["spec"]["containers"][0]["ports"];
+    assert_eq!(names(ports, "containerPort"), [9000, 9601]);
+    assert_eq!(injected.warned(), [Reason::TtpPortUnknown]);
+    assert!(injected.outcome.warnings[0].message.contains("port 9000 is taken"));
+}
+
 #[test]
 fn a_udp_port_is_another_port() {
     let injected = pod(&ascend(json!({"ports": [{"containerPort": 8000, "protocol": "UDP", "name": "u"}]})));

@@ -156,7 +156,9 @@ macro_rules! view {
         #[derive(Debug)]
         pub struct $name<'a> {
             $($(#[$field_meta])* pub $field: $type,)+
-            members: ::std::marker::PhantomData<&'a str>,
+            /// How many members were passed over.
+            pub unread: usize,
+            lifetime: ::std::marker::PhantomData<&'a str>,
         }
 
         impl<'de: 'a, 'a> ::serde::Deserialize<'de> for $name<'a> {
@@ -170,11 +172,18 @@ macro_rules! view {
                     }
 
                     fn visit_map<A: ::serde::de::MapAccess<'a>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                        let mut view = $name { $($field: Default::default(),)+ members: ::std::marker::PhantomData };
+                        let mut view = $name {
+                            $($field: Default::default(),)+
+                            unread: 0,
+                            lifetime: ::std::marker::PhantomData,
+                        };
                         while let Some(key) = map.next_key::<$crate::inject::view::Text<'a>>()? {
                             match &*key {
                                 $($key => view.$field = map.next_value()?,)+
-                                _ => { map.next_value::<::serde::de::IgnoredAny>()?; }
+                                _ => {
+                                    map.next_value::<::serde::de::IgnoredAny>()?;
+                                    view.unread += 1;
+                                }
                             }
                         }
                         Ok(view)

@@ -85,6 +85,14 @@ impl Metadata<'_> {
         self.annotations.present()?.get(key)?.present().map(|text| &**text)
     }
 
+    /// Whether nothing but annotations is in it; empty labels are nothing.
+    pub fn holds_annotations_at_most(&self) -> bool {
+        let names = [&self.name, &self.generate_name, &self.namespace];
+        self.unread == 0
+            && names.into_iter().all(|name| *name == Slot::Absent)
+            && self.labels.present().is_none_or(|labels| labels.len == 0)
+    }
+
     /// The value of a label; `null` counts as absent.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels.present()?.get(key)?.present().map(|text| &**text)
@@ -161,6 +169,13 @@ impl Container<'_> {
     /// The entry of that name that wins, with its index.
     pub fn last_env(&self, name: &str) -> Option<(usize, &EnvVar<'_>)> {
         self.env.items().iter().enumerate().rev().find(|(_, entry)| entry.name() == name)
+    }
+
+    /// The number of the TCP port declared under `name`.
+    pub fn tcp_port_named(&self, name: &str) -> Option<u16> {
+        let mut ports = self.ports.items().iter().filter(|port| port.is_tcp_protocol());
+        let port = ports.find(|port| port.name.present().is_some_and(|it| **it == *name))?;
+        u16::try_from(*port.container_port.present()?).ok().filter(|number| *number > 0)
     }
 
     /// Whether the container asks for an NPU.
