@@ -42,7 +42,7 @@ pub(super) fn asked(
     let jobs = job.and_then(|metadata| metadata.annotation(strategy::ANNOTATION)).map(Strategies::parse);
     if let Some(jobs) = &jobs {
         note(jobs, outcome);
-        check_spelling(kind, jobs, policy, outcome);
+        check_spelling(jobs, outcome);
     }
     let jobs_ask = jobs.as_ref().is_some_and(|jobs| jobs.triggered_by(&policy.triggers));
     let mut asked = Asked { templates: Vec::with_capacity(templates.len()), any_strategy: jobs.is_some() };
@@ -116,23 +116,28 @@ fn note(strategies: &Strategies<'_>, outcome: &mut Outcome) {
     }
 }
 
-fn check_spelling(kind: WorkloadKind, strategies: &Strategies<'_>, policy: &Policy, outcome: &mut Outcome) {
+/// What `amend_job` does about it isn't known yet: it may find nothing to amend.
+fn check_spelling(strategies: &Strategies<'_>, outcome: &mut Outcome) {
     if strategies.is_padded() {
         let normalised = strategies.normalised();
-        let rewrites = kind == WorkloadKind::AscendJob && strategies.triggered_by(&policy.triggers);
-        if rewrites {
-            outcome.warn(
-                Reason::StrategyNormalised,
-                format!("annotation recover-strategy was rewritten to {normalised:?}: MindCluster drops tokens with blanks around them"),
-            );
-        } else {
-            outcome.warn(
-                Reason::StrategyPadded,
-                format!("annotation recover-strategy: MindCluster drops tokens with blanks around them; write {normalised:?}"),
+        outcome.warn(
+            Reason::StrategyPadded,
+            format!("annotation recover-strategy: MindCluster drops tokens with blanks around them; write {normalised:?}"),
+        );
+    }
+    check_tokens(strategies, outcome);
+}
+
+/// Says that a padded list was rewritten, in place of the advice to do so.
+fn note_rewritten(normalised: &str, outcome: &mut Outcome) {
+    for warning in &mut outcome.warnings {
+        if warning.reason == Reason::StrategyPadded {
+            warning.reason = Reason::StrategyNormalised;
+            warning.message = format!(
+                "annotation recover-strategy was rewritten to {normalised:?}: MindCluster drops tokens with blanks around them"
             );
         }
     }
-    check_tokens(strategies, outcome);
 }
 
 fn check_tokens(strategies: &Strategies<'_>, outcome: &mut Outcome) {
@@ -190,7 +195,9 @@ pub(super) fn amend_job(
             let raw = metadata.annotation(strategy::ANNOTATION).unwrap_or_default();
             let strategies = Strategies::parse(raw);
             if strategies.is_padded() && strategies.triggered_by(&policy.triggers) {
-                changes.rewritten.push((strategy::ANNOTATION, raw.to_owned(), strategies.normalised()));
+                let normalised = strategies.normalised();
+                note_rewritten(&normalised, outcome);
+                changes.rewritten.push((strategy::ANNOTATION, raw.to_owned(), normalised));
             }
             if !templates.iter().any(|located| located.rank_zero == Some(true)) {
                 outcome.warn(

@@ -72,6 +72,23 @@ fn a_volcano_job_gets_the_label_clusterd_wants() {
 }
 
 #[test]
+fn a_job_left_alone_is_not_said_to_be_rewritten() {
+    let mut object = job("retry, dump");
+    object["metadata"]["annotations"]["swansong.dev/inject"] = json!("false");
+    let injected = run(WorkloadKind::AscendJob, &object, &Policy::default());
+    assert_eq!(injected.outcome.skip, Some(Reason::OptedOut));
+    assert_eq!(injected.object["metadata"], object["metadata"]);
+    assert_eq!(injected.warned(), [Reason::StrategyPadded]);
+
+    let windows = json!({"kubernetes.io/os": "windows"});
+    let mut object = job("retry, dump");
+    object["spec"]["replicaSpecs"]["Master"]["template"]["spec"]["nodeSelector"] = windows;
+    let injected = run(WorkloadKind::AscendJob, &object, &Policy::default());
+    assert_eq!(injected.object, object);
+    assert_eq!(injected.warned(), [Reason::StrategyPadded, Reason::Windows]);
+}
+
+#[test]
 fn where_the_strategy_stands_matters() {
     let mut object = job("dump");
     object["metadata"]["annotations"] = json!({});
