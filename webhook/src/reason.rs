@@ -63,6 +63,8 @@ reasons! {
     HostNetworkNotRankZero,
     /// Under hostNetwork another container of the pod declares the port already.
     HostNetworkPortTaken,
+    /// Under hostNetwork the declared ports keep the pods of a template from sharing a node.
+    HostNetworkSeveralPods,
     /// No template could be told to be rank 0.
     NoRankZero,
     /// The strategy was copied from the job, since ascend-operator doesn't copy job annotations to pods.

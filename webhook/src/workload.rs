@@ -1,7 +1,7 @@
 //! Where pod templates live in each kind of workload.
 
 use crate::inject::operation::escape;
-use crate::inject::view::{Object, Template};
+use crate::inject::view::{Object, Slot, Template};
 
 /// A kind of object that holds pod templates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,6 +62,8 @@ pub struct Located<'o, 'a> {
     pub template: &'o Template<'a>,
     /// Whether its pods hold rank 0, as far as the workload itself tells; a Pod tells by its own fields.
     pub rank_zero: Option<bool>,
+    /// How many pods are made of it to run at once.
+    pub pods: i64,
 }
 
 /// The pod templates of `object`, in its own order.
@@ -70,35 +72,40 @@ pub struct Located<'o, 'a> {
 /// AscendJob; the first task of a Volcano Job; any pod of a kind without ranks.
 pub fn templates<'o, 'a>(object: &'o Object<'a>) -> Vec<Located<'o, 'a>> {
     let workload = match object {
-        Object::Pod(template) => return vec![Located { path: String::new(), template, rank_zero: None }],
+        Object::Pod(template) => {
+            return vec![Located { path: String::new(), template, rank_zero: None, pods: 1 }];
+        }
         Object::Workload(workload) => workload,
     };
     let Some(spec) = workload.spec.present() else { return Vec::new() };
     let mut found = Vec::new();
+    let count = |number: &Slot<i64>| number.present().copied().unwrap_or(1);
     for (replica_type, replica_spec) in spec.replica_specs.present().map_or(&[][..], |map| &map.0) {
-        if let Some(template) =
-            replica_spec.present().and_then(|replica_spec| replica_spec.template.present())
-        {
+        let Some(replica_spec) = replica_spec.present() else { continue };
+        if let Some(template) = replica_spec.template.present() {
             found.push(Located {
                 path: format!("/spec/replicaSpecs/{}/template", escape(replica_type)),
                 template,
                 rank_zero: Some(is_rank_zero_type(replica_type)),
+                pods: count(&replica_spec.replicas),
             });
         }
     }
     for (index, task) in spec.tasks.items().iter().enumerate() {
         if let Some(template) = task.template.present() {
             let rank_zero = Some(index == 0);
-            found.push(Located { path: format!("/spec/tasks/{index}/template"), template, rank_zero });
+            let pods = count(&task.replicas);
+            found.push(Located { path: format!("/spec/tasks/{index}/template"), template, rank_zero, pods });
         }
     }
     if let Some(template) = spec.template.present() {
-        found.push(Located { path: "/spec/template".to_owned(), template, rank_zero: Some(true) });
+        let pods = count(&spec.replicas).max(count(&spec.parallelism));
+        found.push(Located { path: "/spec/template".to_owned(), template, rank_zero: Some(true), pods });
     }
     let job_spec = spec.job_template.present().and_then(|job| job.spec.present());
-    if let Some(template) = job_spec.and_then(|spec| spec.template.present()) {
+    if let Some((spec, template)) = job_spec.and_then(|spec| Some((spec, spec.template.present()?))) {
         let path = "/spec/jobTemplate/spec/template".to_owned();
-        found.push(Located { path, template, rank_zero: Some(true) });
+        found.push(Located { path, template, rank_zero: Some(true), pods: count(&spec.parallelism) });
     }
     found
 }

@@ -118,7 +118,7 @@ struct TemplateInjection<'t, 'o, 'a, 'p> {
 
 impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
     fn run(&self, asks: bool, outcome: &mut Outcome) -> TemplateReport {
-        let Located { path, template, rank_zero } = self.located;
+        let Located { path, template, rank_zero, pods } = self.located;
         let rank_zero = rank_zero.unwrap_or_else(|| pod_is_rank_zero(template));
         let mut report = TemplateReport {
             path: path.clone(),
@@ -154,7 +154,7 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
             }
             Some(spec) => {
                 let chosen = choose(spec, &options, warnings);
-                let mut network = Network::of(spec, rank_zero);
+                let mut network = Network::of(spec, rank_zero, *pods);
                 for it in &chosen {
                     let (containers, container_record) =
                         self.container(*it, &options, &mut network, operations, warnings);

@@ -16,13 +16,15 @@ use crate::reason::Reason;
 pub(super) struct Network {
     host: bool,
     rank_zero: bool,
+    /// How many pods are made of the template.
+    pods: i64,
     /// TCP ports of any container, which under hostNetwork become ports of the node.
     declared: HashSet<i64>,
     warned: bool,
 }
 
 impl Network {
-    pub(super) fn of(spec: &PodSpec<'_>, rank_zero: bool) -> Self {
+    pub(super) fn of(spec: &PodSpec<'_>, rank_zero: bool, pods: i64) -> Self {
         let host = spec.host_network.present() == Some(&true);
         let mut declared = HashSet::new();
         if host {
@@ -31,7 +33,7 @@ impl Network {
                 declared.extend(tcp.filter_map(|port| port.container_port.present()));
             }
         }
-        Self { host, rank_zero, declared, warned: false }
+        Self { host, rank_zero, pods, declared, warned: false }
     }
 }
 
@@ -159,6 +161,17 @@ fn place(
             &format!("port {number} wasn't added: another container declares it, and under hostNetwork a port of the node can be had once"),
         );
         return false;
+    }
+    if network.host && network.pods > 1 && !network.warned {
+        network.warned = true;
+        site.warn(
+            Reason::HostNetworkSeveralPods,
+            &format!(
+                "{} pods are made of this template, and under hostNetwork a port of the node can be had once: \
+                 no two of them can share a node any more",
+                network.pods
+            ),
+        );
     }
     network.declared.insert(i64::from(*number));
     site.act(Action::added(field, format!("{number}/TCP {name}")));

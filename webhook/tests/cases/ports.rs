@@ -107,3 +107,18 @@ fn under_host_network_only_rank_zero_declares_ports() {
         assert_eq!(injected.object["spec"]["containers"][0]["ports"].is_array(), expected, "{labels} {env}");
     }
 }
+
+#[test]
+fn pods_of_one_template_that_can_no_longer_share_a_node_are_warned_about() {
+    let template = json!({"spec": {"hostNetwork": true, "containers": [{"name": "ascend"}]}});
+    let mut object = json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+        "metadata": {"name": "v", "labels": {"process-recover-enable": "on"}, "annotations": {"recover-strategy": "dump"}},
+        "spec": {"tasks": [{"name": "t", "replicas": 4, "template": template}]},
+    });
+    let injected = run(WorkloadKind::VolcanoJob, &object, &Policy::default());
+    assert_eq!(injected.warned(), [Reason::HostNetworkSeveralPods, Reason::VolcanoNoOperatorEnv]);
+    object["spec"]["tasks"][0]["replicas"] = json!(1);
+    let injected = run(WorkloadKind::VolcanoJob, &object, &Policy::default());
+    assert_eq!(injected.warned(), [Reason::VolcanoNoOperatorEnv]);
+}

@@ -271,6 +271,10 @@ view! {
         pub template: "template" => Slot<Template<'a>>,
         /// CronJob.
         pub job_template: "jobTemplate" => Slot<JobTemplate<'a>>,
+        /// How many pods a Deployment or StatefulSet keeps.
+        pub replicas: "replicas" => Slot<i64>,
+        /// How many pods a Job runs at once.
+        pub parallelism: "parallelism" => Slot<i64>,
     }
 }
 
@@ -279,6 +283,10 @@ view! {
     pub struct Holder<'a> {
         /// The pod template.
         pub template: "template" => Slot<Template<'a>>,
+        /// How many pods a replica type or task has.
+        pub replicas: "replicas" => Slot<i64>,
+        /// How many pods the Job of a CronJob runs at once.
+        pub parallelism: "parallelism" => Slot<i64>,
     }
 }
 
