@@ -155,6 +155,9 @@ fn several_files_are_joined() {
     };
     assert_eq!(join(&[&plain, &plain], ""), "kind: A\n---\nkind: A");
     assert_eq!(join(&[&plain, &marked], ""), "kind: A\n--- # b\nkind: B\n");
+    // kubectl takes a mark and `---` behind it for anything but a separator.
+    let bom = write("bom.yaml", "\u{feff}---\nkind: B\n");
+    assert_eq!(join(&[&bom, &bom], ""), "\u{feff}---\nkind: B\n---\nkind: B\n");
     assert_eq!(join(&[&plain, &"-".to_owned()], "kind: I\n"), "kind: A\n---\nkind: I\n");
     assert_eq!(join(&[&stream, &stream], ""), "{\"kind\":\"D\"}\n{\"kind\":\"E\"}\n".repeat(2));
     let mixed = join(&[&plain, &directive, &stream], "");

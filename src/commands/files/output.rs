@@ -8,6 +8,9 @@ use swansong::documents::data::Data;
 use super::input::Input;
 use super::patch::Patched;
 
+/// The byte order mark.
+const MARK: char = '\u{feff}';
+
 /// What is printed
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
@@ -31,13 +34,15 @@ pub(crate) fn render(inputs: &[Input], patched: &[Vec<Patched>], format: Format)
     }
 }
 
-/// Everything that isn't patched, byte for byte; between files a separator where one is missing.
+/// Everything that isn't patched, byte for byte; between files a separator where one is missing, and no byte order
+/// mark, behind which kubectl sees no `---`.
 fn yaml(inputs: &[Input], patched: &[Vec<Patched>]) -> String {
     let all_json = inputs.iter().all(|input| input.source.json);
     let mut out = String::new();
     for (input, documents) in inputs.iter().zip(patched) {
         let text = &input.source.text;
         separate(&mut out, input, all_json);
+        let joined = out.len();
         let mut at = 0;
         for (index, (document, patched)) in input.source.documents.iter().zip(documents).enumerate() {
             let between = &text[at..document.region.start];
@@ -51,6 +56,9 @@ fn yaml(inputs: &[Input], patched: &[Vec<Patched>]) -> String {
             at = document.region.end;
         }
         out.push_str(&text[at..]);
+        if joined > 0 && out[joined..].starts_with(MARK) {
+            out.remove(joined);
+        }
     }
     out
 }
@@ -62,7 +70,7 @@ fn separate(out: &mut String, input: &Input, all_json: bool) {
     if !out.ends_with('\n') {
         out.push('\n');
     }
-    let text = input.source.text.trim_start_matches('\u{feff}');
+    let text = input.source.text.trim_start_matches(MARK);
     let explicit = input.source.documents.first().is_some_and(|document| document.explicit);
     if text.starts_with('%') {
         // Directives are allowed only behind an ended document.
