@@ -70,7 +70,7 @@ fn unreadable(key: String, error: &serde_saphyr::Error) -> Fault {
         }
         Error::DuplicateMappingKey { key: Some(name), .. } => format!("has the key {name} twice; keep one"),
         Error::MultipleDocuments { .. } => "starts a second document; the configuration is one".to_owned(),
-        other => without_position(&other.to_string()).to_owned(),
+        other => in_plain_words(without_position(&other.to_string())),
     };
     Fault { position, key, problem }
 }
@@ -81,15 +81,37 @@ fn as_written(path: &str, free_keys: Option<&str>) -> String {
     let is_free =
         free_keys.is_some_and(|free| path.strip_prefix(free).is_some_and(|rest| rest.starts_with('.')));
     if is_free {
-        return path.trim_end_matches(".?").to_owned();
+        let path = path.trim_end_matches(".?");
+        // The one left of two is the user's own key.
+        let inner = path.strip_suffix(".value").filter(|outer| outer.contains('.'));
+        return inner.unwrap_or(path).to_owned();
     }
     let keys = path.split('.').filter(|key| !matches!(*key, "" | "?" | "value"));
-    keys.collect::<Vec<_>>().join(".")
+    keys.collect::<Vec<_>>().join(".").replace(".value[", "[")
 }
 
 /// The parser ends its messages with the position, which a [`Fault`] has in front.
 fn without_position(message: &str) -> &str {
     message.rsplit_once(" at line ").map_or(message, |(text, _)| text)
+}
+
+/// What the parser says in its own terms, as it is to be mended.
+fn in_plain_words(message: &str) -> String {
+    let plain = match message {
+        "expected mapping start" => "must be a mapping, as `key: value`",
+        "expected sequence start" => "must be a list, as `[a, b]`",
+        "expected string scalar" => "must be one value, neither a list nor a mapping",
+        "invalid boolean" => "must be true or false",
+        _ if message.starts_with("cannot deserialize null") => "has no value; give one, or remove the key",
+        _ if message.starts_with("externally tagged enum") => "must be one word",
+        _ => {
+            match message.strip_prefix("invalid ").map(|kind| kind.strip_prefix(['i', 'u']).unwrap_or("?")) {
+                Some(bits) if bits.parse::<u8>().is_ok() => "must be a whole number",
+                _ => message,
+            }
+        }
+    };
+    plain.to_owned()
 }
 
 #[cfg(test)]
@@ -105,15 +127,33 @@ mod tests {
         _number: u8,
         #[serde(rename = "names")]
         _names: std::collections::BTreeMap<String, String>,
+        #[serde(rename = "list")]
+        _list: Option<serde_saphyr::Spanned<Vec<String>>>,
+        #[serde(rename = "flag")]
+        _flag: bool,
+        #[serde(rename = "word")]
+        _word: Option<Word>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Word {
+        One,
     }
 
     #[test]
     fn faults_name_line_and_key() {
         for (text, expected) in [
-            ("number: x\n", "line 1, column 9: number: "),
+            ("number: x\n", "line 1, column 9: number: must be a whole number"),
+            ("names: 1\n", "names: must be a mapping"),
+            ("list: 1\n", "list: must be a list"),
+            ("list: [a, [b]]\n", "list[1]: must be one value"),
+            ("flag: 5\n", "flag: must be true or false"),
+            ("word: [a]\n", "word: must be one word"),
+            ("names: {a: null}\n", "names.a: has no value"),
             (
                 "\nnumbr: 1\n",
-                "line 2, column 1: numbr: is no key that is known here; choose among number, names",
+                "line 2, column 1: numbr: is no key that is known here; choose among number, names, list",
             ),
             ("names:\n  value: [1]\n", "line 2, column 10: names.value: "),
             ("number: 1\nnumber: 2\n", "has the key number twice"),

@@ -74,7 +74,7 @@ const FAULTY: &[(&str, u64, &[&str])] = &[
     ("preload: { order: middle }\n", 1, &["middle", "first"]),
     ("preload:\n  valueFrom: drop\n", 2, &["drop", "reference"]),
     ("strictness: fail\n", 1, &["fail", "warn"]),
-    ("torchrunDefaults: maybe\n", 1, &["bool"]),
+    ("torchrunDefaults: maybe\n", 1, &["true or false"]),
     ("ports: [1]\n", 1, &["mapping"]),
     ("a: b: c\n", 1, &[]),
     ("env: {A: 1, A: 2}\n", 1, &["env: has the key A twice"]),

@@ -63,5 +63,6 @@ fn wrong_types_name_their_field() {
     ] {
         let error = inject(WorkloadKind::Pod, &object.to_string(), &Policy::default()).expect_err("refused");
         assert_eq!(error.field, field, "{object}: {error}");
+        assert!(!error.message.contains("i64"), "{error}");
     }
 }

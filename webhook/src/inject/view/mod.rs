@@ -229,8 +229,6 @@ view! {
         pub name: "name" => Slot<Text<'a>>,
         /// Its number in the pod.
         pub container_port: "containerPort" => Slot<i64>,
-        /// Its number on the node.
-        pub host_port: "hostPort" => Slot<i64>,
         /// TCP when absent.
         pub protocol: "protocol" => Slot<Text<'a>>,
     }
@@ -352,7 +350,7 @@ fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, ShapeError> {
         match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
             Err(located) => ShapeError {
                 field: located.path().to_string(),
-                message: without_position(&located.inner().to_string()),
+                message: in_plain_words(&located.inner().to_string()),
             },
             // Trailing characters after a whole value: nothing inside it is to blame.
             Ok(_) => ShapeError { field: ".".to_owned(), message: error.to_string() },
@@ -360,7 +358,8 @@ fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, ShapeError> {
     })
 }
 
-/// serde_json ends its messages with a position in the JSON text, which the user never saw.
-fn without_position(message: &str) -> String {
-    message.rsplit_once(" at line ").map_or(message, |(text, _)| text).to_owned()
+/// serde_json ends its messages with a position in the JSON text, which the user never saw, and names types as Rust does.
+fn in_plain_words(message: &str) -> String {
+    let text = message.rsplit_once(" at line ").map_or(message, |(text, _)| text);
+    text.replace("expected i64", "expected a whole number")
 }
