@@ -131,3 +131,18 @@ fn a_change_to_the_job_itself_is_told() {
         (&"annotations.recover-strategy".into(), &"merged".into(), &"recover,dump".into())
     );
 }
+
+#[test]
+fn an_opt_out_that_is_copied_is_told() {
+    let job = |annotations: &str| {
+        format!(
+            "apiVersion: mindxdl.gitee.com/v1\nkind: AscendJob\nmetadata: {{name: j, annotations: {{{annotations}}}}}\n\
+             spec: {{replicaSpecs: {{Master: {{template: {{spec: {{containers: [{{name: ascend}}]}}}}}}}}}}\n"
+        )
+    };
+    let out = run(&["explain"], job("recover-strategy: dump, swansong.dev/inject: 'false'")).output();
+    assert!(out.contains("left alone but for what is below: "), "{out}");
+    assert!(out.contains("+ annotations.swansong.dev/inject  false"), "{out}");
+    let out = run(&["explain"], job("recover-strategy: retry")).output();
+    assert!(out.contains("left alone: ") && !out.contains("annotations."), "{out}");
+}

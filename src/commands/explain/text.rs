@@ -92,8 +92,8 @@ impl Page {
             });
             self.table(&rows.collect::<Vec<_>>());
         }
-        // A reason that holds for all of them was said above.
-        for template in entry.templates.iter().filter(|_| entry.injected) {
+        // A reason that holds for all of them was said above; an opt-out is copied to the templates nevertheless.
+        for template in entry.templates.iter().filter(|it| entry.injected || !it.actions.is_empty()) {
             self.template(template);
         }
         for warning in &entry.warnings {
@@ -146,7 +146,8 @@ impl Page {
 /// The whole story in a line.
 fn verdict(entry: &Entry) -> String {
     if let Some(reason) = entry.skip {
-        return format!("left alone: {} ({reason})", sentence(reason));
+        let but = if entry.changes == 0 { "" } else { " but for what is below" };
+        return format!("left alone{but}: {} ({reason})", sentence(reason));
     }
     let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let changes = count(entry.changes, "change");
