@@ -19,6 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::event::{Event, Observer, Source};
 use crate::tls::{ClientRoots, TlsError, client_verifier};
+use crate::unreadable::remedy;
 
 /// Judges clients by the roots of the moment; a handshake reads one pointer and waits for nobody.
 ///
@@ -124,7 +125,7 @@ impl ProducesTickets for ClientTrust {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientRootsError {
     /// The file can't be read.
-    #[error("{path} can't be read ({problem}); mount it or let this user read it")]
+    #[error("{path} can't be read: {}", remedy(problem))]
     Read {
         /// Which file.
         path: PathBuf,

@@ -20,6 +20,7 @@ use crate::clock::Clock;
 use crate::event::{Event, Observer, Source};
 use crate::pair::{Pair, PairError, PemPair};
 use crate::resolver::Resolver;
+use crate::unreadable::remedy;
 
 /// How often files are looked at unless told otherwise. The kubelet itself takes up to a minute.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -31,7 +32,7 @@ const STEADY_READS: usize = 3;
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// A file can't be read.
-    #[error("{path} can't be read ({problem}); mount it or let this user read it")]
+    #[error("{path} can't be read: {}", remedy(problem))]
     Read {
         /// Which file.
         path: PathBuf,

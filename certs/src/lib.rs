@@ -51,6 +51,7 @@ mod secret;
 mod settings;
 mod tls;
 mod told;
+mod unreadable;
 
 pub use anchor::{Anchor, AuthorityId};
 pub use api::ManageError;

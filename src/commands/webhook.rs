@@ -3,11 +3,12 @@
 mod background;
 mod certificate;
 mod observe;
+mod open_files;
 mod rotation;
 mod signals;
 
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -56,17 +57,24 @@ pub(crate) struct Webhook {
     #[arg(long, env = "SWANSONG_DRAIN_TIMEOUT", value_name = "TIME", default_value = "10s",
           value_parser = humantime::parse_duration)]
     drain_timeout: Duration,
-    /// How long the body of a review may take to arrive
-    #[arg(long, env = "SWANSONG_BODY_TIMEOUT", value_name = "TIME", default_value = "5s",
+    /// How long a review may take to arrive, and half of the API server's own time-out if that is less
+    #[arg(long, env = "SWANSONG_REVIEW_TIMEOUT", value_name = "TIME", default_value = "3s",
           value_parser = humantime::parse_duration)]
-    body_timeout: Duration,
+    review_timeout: Duration,
+    /// How long the head of a request may take, and the reading of an answer
+    #[arg(long, env = "SWANSONG_CLIENT_TIMEOUT", value_name = "TIME", default_value = "5s",
+          value_parser = humantime::parse_duration)]
+    client_timeout: Duration,
     /// How long a connection may be without a request. Longer than the API server's 90 s, so that it closes first
     #[arg(long, env = "SWANSONG_IDLE_TIMEOUT", value_name = "TIME", default_value = "2m",
           value_parser = humantime::parse_duration)]
     idle_timeout: Duration,
-    /// Most open connections; further ones wait
+    /// Most open connections; beyond, the longest idle gives way
     #[arg(long, env = "SWANSONG_MAX_CONNECTIONS", value_name = "N", default_value = "1024")]
     max_connections: NonZeroUsize,
+    /// Memory for reviews beyond 16 KiB, all together, in MiB; at least one of 8 MiB is always taken
+    #[arg(long, env = "SWANSONG_BODY_MEMORY", value_name = "MIB", default_value = "64")]
+    body_memory: NonZeroU32,
     /// Threads that answer reviews [default: one for each core, at most 4]
     #[arg(long, env = "SWANSONG_WORKERS", value_name = "N")]
     workers: Option<NonZeroUsize>,
@@ -101,6 +109,8 @@ impl Webhook {
         let resolver = Resolver::new();
         let observer = observe::certificate(Arc::clone(&metrics));
         let tls = self.certificate.tls(&resolver, &observer, self.reload_interval, &mut background)?;
+        let limits = self.limits();
+        open_files::make_room(limits.connections.saturating_add(limits.handshakes));
         let source =
             self.certificate.start(&resolver, &observer, self.reload_interval, &mut background).await?;
         let server = Server::bind(Parts {
@@ -110,7 +120,7 @@ impl Webhook {
             has_certificate: Box::new(move || resolver.current().is_some()),
             config,
             metrics,
-            limits: self.limits(),
+            limits,
         })
         .await?;
         info!(
@@ -135,7 +145,10 @@ impl Webhook {
     fn limits(&self) -> Limits {
         Limits {
             connections: self.max_connections.get(),
-            body_time: self.body_timeout,
+            large_bodies: u64::from(self.body_memory.get()) << 20,
+            review: self.review_timeout,
+            head: self.client_timeout,
+            write: self.client_timeout,
             idle: self.idle_timeout,
             drain_delay: self.drain_delay,
             drain: self.drain_timeout,

@@ -213,6 +213,15 @@ pub(crate) fn fails(certificate: &Path, key: &Path, arguments: &[&str]) -> (Opti
     (output.status.code(), String::from_utf8(output.stderr).expect("text"))
 }
 
+/// Starts a webhook without certificate files outside of any cluster: its stderr.
+pub(crate) fn no_cluster(kubeconfig: &Path) -> String {
+    let mut command = command(None, &[]);
+    command.env("KUBECONFIG", kubeconfig).env_remove("KUBERNETES_SERVICE_HOST");
+    let output = command.output().expect("the binary starts");
+    assert_eq!(output.status.code(), Some(1));
+    String::from_utf8(output.stderr).expect("text")
+}
+
 /// A review of a pod that asks for the dying checkpoint.
 pub(crate) fn review() -> Value {
     review_of(&json!({
@@ -243,6 +252,22 @@ pub(crate) fn review_of(object: &Value) -> Value {
             "options": null,
         },
     })
+}
+
+/// The same review as an API server writes it: the uid first, the object late.
+pub(crate) fn ordered_review(uid: &str) -> String {
+    let object = review()["request"]["object"].clone();
+    let kind = json!({ "group": "", "version": "v1", "kind": "Pod" });
+    format!(
+        "{{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1\",\"request\":{{\"uid\":\"{uid}\",\
+         \"kind\":{kind},\"name\":\"p\",\"namespace\":\"ns\",\"operation\":\"CREATE\",\
+         \"userInfo\":{{\"username\":\"me\"}},\"object\":{object}}}}}"
+    )
+}
+
+/// The series of connections that were closed for this cause.
+pub(crate) fn closed(cause: &str) -> String {
+    format!("swansong_connections_closed_total{{cause=\"{cause}\"}}")
 }
 
 /// The operations in an answer.

@@ -30,7 +30,10 @@ fn while_draining_everything_is_still_answered() {
     client.expect_closed();
     assert_eq!(webhook.client().post("/mutate", body.as_bytes()).status, 200);
     webhook.signal(Signal::SIGTERM);
-    assert_eq!(webhook.ended().code(), Some(1), "a second signal ends it at once");
+    webhook.logged("stopping already");
+    assert_eq!(webhook.review(&review()).status, 200, "a second SIGTERM changes nothing");
+    webhook.signal(Signal::SIGINT);
+    assert_eq!(webhook.ended().code(), Some(1), "a SIGINT is of someone in a hurry");
 }
 
 #[test]
@@ -48,6 +51,8 @@ fn what_is_in_flight_is_answered_before_the_end() {
 
         webhook.signal(signal);
         idle.expect_closed();
+        webhook.signal(Signal::SIGTERM);
+        webhook.logged("stopping already");
         busy.send(rest);
         let response = busy.response();
         assert_eq!(response.status, 200);
@@ -60,7 +65,7 @@ fn what_is_in_flight_is_answered_before_the_end() {
 
 #[test]
 fn what_never_ends_is_cut() {
-    let mut webhook = Webhook::start(&["--drain-timeout", "50ms", "--body-timeout", "1h"]);
+    let mut webhook = Webhook::start(&["--drain-timeout", "50ms", "--review-timeout", "1h"]);
     let mut client = webhook.client();
     client.head("POST", "/mutate", 1000);
     webhook.metric_becomes("swansong_requests_in_flight", 1.0);

@@ -1,13 +1,10 @@
 //! Clients that ask for too much or take too long.
 
-use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::client::Client;
-use crate::harness::{Webhook, review, review_of};
+use crate::harness::{Webhook, closed, review, review_of};
 
 const MIB: usize = 1 << 20;
 
@@ -77,63 +74,39 @@ fn a_chunked_review_is_answered() {
 }
 
 #[test]
-fn a_slow_body_is_not_waited_for() {
-    let webhook = Webhook::start(&["--body-timeout", "100ms"]);
-    let mut client = webhook.client();
-    let start = Instant::now();
-    client.head("POST", "/mutate", 1000);
-    client.send(b"{");
-    let response = client.response();
-    assert_eq!(response.status, 408);
-    client.expect_closed();
-    assert!(start.elapsed() < Duration::from_secs(10));
-    assert_eq!(webhook.metric(r#"swansong_requests_refused_total{cause="too_slow"}"#), Some(1.0));
-}
-
-#[test]
-fn a_silent_connection_is_closed() {
-    let webhook = Webhook::start(&["--idle-timeout", "100ms"]);
-    let mut client = webhook.client();
-    client.send(b"POST /mut");
-    client.expect_closed();
+fn a_newcomer_takes_the_place_of_whoever_was_idle_longest() {
+    let webhook = Webhook::start(&["--max-connections", "2"]);
+    let body = review().to_string();
+    let mut busy = webhook.client();
+    busy.head("POST", "/mutate", body.len());
+    webhook.metric_becomes("swansong_requests_in_flight", 1.0);
     let mut idle = webhook.client();
-    assert_eq!(idle.post("/mutate", review().to_string().as_bytes()).status, 200);
+    assert_eq!(idle.post("/mutate", body.as_bytes()).status, 200);
+
+    let mut newcomer = webhook.client();
+    assert_eq!(newcomer.post("/mutate", body.as_bytes()).status, 200);
     idle.expect_closed();
+    busy.send(body.as_bytes());
+    assert_eq!(busy.response().status, 200, "whoever was busy stays");
+    webhook.metric_becomes(&closed("gave_way"), 1.0);
+    webhook.metric_becomes("swansong_connections", 2.0);
 }
 
 #[test]
-fn large_bodies_that_stall_do_not_use_up_the_memory() {
-    let webhook = Webhook::start(&["--body-timeout", "20s"]);
-    // 64 MiB for all of them together.
-    let mut stalled: Vec<Client> = (0..8).map(|_| webhook.client()).collect();
-    for client in &mut stalled {
-        client.head("POST", "/mutate", 8 * MIB);
-    }
-    webhook.metric_becomes("swansong_requests_in_flight", 8.0);
-    let mut client = webhook.client();
-    client.head("POST", "/mutate", MIB);
-    assert_eq!(client.response().status, 503);
-    assert_eq!(webhook.review(&review()).status, 200, "small ones go on");
-    drop(stalled);
-    webhook.metric_becomes("swansong_requests_in_flight", 0.0);
-    let mut body = review().to_string().into_bytes();
-    body.resize(MIB, b' ');
-    assert_eq!(webhook.client().post("/mutate", &body).status, 200);
-}
-
-#[test]
-fn newcomers_wait_for_a_place() {
-    let webhook = Webhook::start(&["--max-connections", "1"]);
-    let first = webhook.client();
-    let mut second = TcpStream::connect(&webhook.address).expect("the kernel accepts");
-    second.write_all(b"no TLS").expect("sent");
-    webhook.metric_becomes("swansong_connections_accepted_total", 1.0);
-    drop(first);
-    // The second is heard now, and what it said is no TLS.
-    let mut alert = Vec::new();
-    let _ = second.read_to_end(&mut alert);
-    webhook.metric_becomes("swansong_tls_handshake_failures_total", 1.0);
-    webhook.metric_becomes("swansong_connections_accepted_total", 2.0);
+fn a_flood_that_never_shakes_hands_keeps_nobody_out() {
+    let webhook = Webhook::start(&[]);
+    let body = review().to_string();
+    let mut known = webhook.client();
+    // More than there are doors.
+    let flood: Vec<TcpStream> =
+        (0..600).map(|_| TcpStream::connect(&webhook.address).expect("the kernel accepts")).collect();
+    webhook.metric_reaches("swansong_connections_accepted_total", 500.0);
+    assert_eq!(webhook.metric("swansong_connections"), Some(1.0));
+    assert_eq!(known.post("/mutate", body.as_bytes()).status, 200, "an open connection isn't concerned");
+    assert_eq!(webhook.review(&review()).status, 200, "a new one waits for a door, and no longer");
+    webhook.metric_becomes("swansong_tls_handshake_failures_total", 600.0);
+    webhook.metric_becomes("swansong_tls_handshakes_in_progress", 0.0);
+    drop(flood);
 }
 
 #[test]

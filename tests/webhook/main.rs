@@ -1,5 +1,6 @@
 //! The webhook as a cluster has it: the real binary, real TLS over loopback.
 
+mod burst;
 mod client;
 mod clients;
 mod harness;
@@ -8,4 +9,6 @@ mod limits;
 mod observe;
 mod reload;
 mod reviews;
+mod shed;
+mod slow;
 mod startup;

@@ -5,7 +5,7 @@ use std::path::Path;
 use rustls::version::{TLS12, TLS13};
 
 use crate::client::Client;
-use crate::harness::{Pair, Webhook, fails};
+use crate::harness::{Pair, Webhook, fails, no_cluster};
 
 fn told(certificate: &Path, key: &Path, arguments: &[&str], needles: &[&str]) {
     let (code, stderr) = fails(certificate, key, arguments);
@@ -20,7 +20,12 @@ fn told(certificate: &Path, key: &Path, arguments: &[&str], needles: &[&str]) {
 fn certificates_that_cannot_be_served() {
     let (pair, other) = (Pair::new(), Pair::new());
     told(&pair.certificate_file(), &other.key_file(), &[], &["tls.key", "is not the key", "tls.crt"]);
-    told(Path::new("/no/such.crt"), &pair.key_file(), &[], &["/no/such.crt", "can't be read"]);
+    told(
+        Path::new("/no/such.crt"),
+        &pair.key_file(),
+        &[],
+        &["/no/such.crt", "can't be read", "no such file", "mount it"],
+    );
     told(&pair.certificate_file(), Path::new("/no/such.key"), &[], &["/no/such.key", "can't be read"]);
     told(&pair.key_file(), &pair.key_file(), &[], &["no certificate"]);
     let expired = Pair::with(|params| params.not_after = rcgen::date_time_ymd(2020, 1, 1));
@@ -107,4 +112,23 @@ fn without_files_it_waits_for_the_api_server() {
     assert_eq!((status, text.as_str()), (503, "no certificate yet\n"));
     assert!(Client::try_connect(&webhook.address, &webhook.pair.certificate, &TLS13).is_err());
     webhook.metric_reaches(r#"swansong_tls_reload_failures_total{source="secret"}"#, 1.0);
+}
+
+#[test]
+fn without_files_and_without_a_cluster_one_line_says_what_to_do() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("kubeconfig");
+    let fault = || {
+        let stderr = no_cluster(&path);
+        let lines: Vec<&str> = stderr.lines().collect();
+        let [line] = lines[..] else { panic!("not one line: {stderr}") };
+        assert!(line.contains("--tls-cert") && line.ends_with("or set KUBECONFIG"), "{line}");
+        line.to_owned()
+    };
+    let missing = format!("this isn't a Pod, and there is no {};", path.display());
+    assert!(fault().contains(&missing), "{}", fault());
+    std::fs::write(&path, "{").expect("written");
+    assert!(fault().contains("the kubeconfig is no sound YAML"), "{}", fault());
+    std::fs::write(&path, "apiVersion: v1\nkind: Config\ncurrent-context: c\n").expect("written");
+    assert!(fault().contains("the kubeconfig can't be used"), "{}", fault());
 }

@@ -121,6 +121,16 @@ reasons! {
     NoObject,
     /// The webhook failed by its own fault.
     InternalError,
+    /// There was no room for the review in time.
+    Overloaded,
+    /// The review took too long to arrive.
+    BodyTooSlow,
+    /// The API server waited no longer when the review could be answered.
+    AnsweredTooLate,
+    /// The review is larger than what is read.
+    BodyTooLarge,
+    /// The connection ended before the whole review was there.
+    BodyBroken,
 }
 
 impl std::fmt::Display for Reason {

@@ -1,11 +1,14 @@
 //! Where the webhook's certificate comes from: files that someone else keeps, or a Secret that Swansong keeps.
 
 use std::env;
+use std::error::Error;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use kube::config::{InferConfigError, KubeconfigError};
 use rustls::ServerConfig;
 use swansong_certs::{
     ClientRootsWatcher, FilePair, FileWatcher, Manager, MinimumTls, Objects, Observer, Resolver, SystemClock,
@@ -134,13 +137,35 @@ impl Certificate {
 
 /// In a pod the API server is called by the address in the environment: cluster DNS may come up after us.
 async fn client_config() -> anyhow::Result<kube::Config> {
-    const HINT: &str = "without --tls-cert and --tls-key the certificate is kept in a Secret, \
-                        but the API server can't be found; give both files, or run in a cluster";
     // The errors tell their causes themselves, so there is no chain to keep.
-    if env::var_os(IN_CLUSTER).is_some() {
-        kube::Config::incluster().map_err(|error| anyhow!("{HINT} ({error})"))
+    let (config, fault) = if env::var_os(IN_CLUSTER).is_some() {
+        (kube::Config::incluster().map_err(|error| error.to_string()), "the service account can't be used,")
     } else {
-        kube::Config::infer().await.map_err(|error| anyhow!("{HINT} ({error})"))
+        (kube::Config::infer().await.map_err(|error| kubeconfig_fault(&error)), "this isn't a Pod, and")
+    };
+    config.map_err(|problem| {
+        anyhow!(
+            "without --tls-cert and --tls-key the certificate is kept in a Secret, but there is no cluster to keep \
+             it in: {fault} {problem}; give both files, run in a cluster, or set KUBECONFIG"
+        )
+    })
+}
+
+/// What is wrong with the kubeconfig. That there is no service account either goes without saying outside a pod.
+fn kubeconfig_fault(error: &InferConfigError) -> String {
+    match error.source().and_then(|source| source.downcast_ref()) {
+        Some(KubeconfigError::ReadConfig(problem, path)) if problem.kind() == io::ErrorKind::NotFound => {
+            format!("there is no {}", path.display())
+        }
+        Some(KubeconfigError::ReadConfig(problem, path)) => {
+            format!("{} can't be read ({problem})", path.display())
+        }
+        Some(KubeconfigError::Parse(error)) => {
+            let error = error.to_string();
+            format!("the kubeconfig is no sound YAML ({})", error.lines().next().unwrap_or_default())
+        }
+        Some(other) => format!("the kubeconfig can't be used ({other})"),
+        None => error.to_string(),
     }
 }
 

@@ -36,6 +36,8 @@ fn count(metrics: &Metrics, event: &Event) {
         Event::CaBundleSet { .. } => CertificateEvent::CaBundleSet,
         Event::ExpiresSoon { .. } => CertificateEvent::ExpiresSoon,
         Event::RequestIgnored { .. } => CertificateEvent::RequestIgnored,
+        Event::HeldBack { .. } => CertificateEvent::HeldBack,
+        Event::ClientRootsLoaded { .. } => CertificateEvent::ClientRootsLoaded,
         _ => return,
     };
     metrics.happened(happened);

@@ -18,14 +18,22 @@ impl Signals {
         Ok(Self { terminate, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Comes with the first signal. A second one ends the process at once, for whoever is in a hurry.
+    /// Comes with the first signal. A SIGTERM that follows changes nothing: whoever sends it twice, as a supervisor may,
+    /// hasn't asked for anything else. A SIGINT that follows ends the process at once, for someone at a keyboard who is
+    /// in a hurry.
     pub(super) async fn stop(mut self) {
         let name = self.next().await;
         info!(signal = name, "stopping");
         tokio::spawn(async move {
-            let name = self.next().await;
-            warn!(signal = name, "stopping at once");
-            process::exit(1);
+            loop {
+                match self.next().await {
+                    "SIGINT" => {
+                        warn!(signal = "SIGINT", "stopping at once");
+                        process::exit(1);
+                    }
+                    name => info!(signal = name, "stopping already"),
+                }
+            }
         });
     }
 

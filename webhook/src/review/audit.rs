@@ -20,7 +20,7 @@ pub(super) const KEPT: &str = "kept";
 pub(super) const SKIPPED: &str = "skipped";
 /// The reasons of the warnings.
 pub(super) const WARNINGS: &str = "warnings";
-/// Why the core failed.
+/// Why the object didn't get the look that it should have got.
 pub(super) const FAILED: &str = "failed";
 /// What the object's name will begin with; the audit event itself names no object then.
 pub(super) const GENERATE_NAME: &str = "generate-name";
@@ -40,7 +40,7 @@ impl Annotations {
         let mut skipped = String::new();
         match verdict {
             Verdict::Skipped(reason) => skipped.push_str(reason.as_str()),
-            Verdict::Failed(reason) | Verdict::Denied(reason) => {
+            Verdict::Failed(reason) | Verdict::Shed(reason) | Verdict::Denied(reason) => {
                 annotations.put(FAILED, reason.as_str().to_owned());
             }
             Verdict::Injected | Verdict::Complete => {}

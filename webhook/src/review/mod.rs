@@ -5,6 +5,7 @@
 //! to: what the core can't handle is let through with a warning, unless the configuration says to refuse it.
 
 mod audit;
+mod head;
 mod name;
 mod response;
 mod trim;
@@ -18,6 +19,8 @@ use std::str;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use self::head::Head;
+use self::name::Object;
 pub use self::name::Subject;
 use crate::config::{Config, Strictness};
 use crate::inject;
@@ -84,7 +87,9 @@ pub enum Verdict {
     Skipped(Reason),
     /// Something was to be done perhaps, but the core failed; the object was let through as it is.
     Failed(Reason),
-    /// As [`Verdict::Failed`], and the object was refused.
+    /// The review couldn't be dealt with in time; the object was let through as it is.
+    Shed(Reason),
+    /// As [`Verdict::Failed`] or [`Verdict::Shed`], and the object was refused.
     Denied(Reason),
 }
 
@@ -96,6 +101,7 @@ impl Verdict {
             Self::Complete => "complete",
             Self::Skipped(_) => "skipped",
             Self::Failed(_) => "failed",
+            Self::Shed(_) => "shed",
             Self::Denied(_) => "denied",
         }
     }
@@ -104,7 +110,17 @@ impl Verdict {
     pub const fn reason(self) -> Option<Reason> {
         match self {
             Self::Injected | Self::Complete => None,
-            Self::Skipped(reason) | Self::Failed(reason) | Self::Denied(reason) => Some(reason),
+            Self::Skipped(reason) | Self::Failed(reason) | Self::Shed(reason) | Self::Denied(reason) => {
+                Some(reason)
+            }
+        }
+    }
+
+    /// Why the object didn't get the look that it should have got.
+    pub const fn unserved(self) -> Option<Reason> {
+        match self {
+            Self::Injected | Self::Complete | Self::Skipped(_) => None,
+            Self::Failed(reason) | Self::Shed(reason) | Self::Denied(reason) => Some(reason),
         }
     }
 }
@@ -150,7 +166,7 @@ impl Default for Review<'_> {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 struct Request<'a> {
     #[serde(borrow, default)]
@@ -207,12 +223,53 @@ fn answer_with(
         Err(reason) => Decision { verdict: Verdict::Skipped(reason), outcome: None, warning: None },
     };
     let Request { uid, namespace, name, object, .. } = request;
-    let subject = Subject { namespace, name, object };
+    let subject = Subject { namespace, name, object: Object::Raw(object) };
     let warnings = outcome.as_ref().map_or(&[][..], |outcome| &outcome.warnings);
     let warnings: Vec<&Warning> = warnings.iter().chain(&warning).collect();
     let body = response::write(text(&uid), verdict, outcome.as_ref(), &warnings, &subject);
     let reasons = warnings.iter().map(|warning| warning.reason).collect();
     Ok(Answer { body, kind: label(handled), verdict, warnings: reasons, subject })
+}
+
+/// Answers a review that there is no time for, of which `head`, its first bytes, is enough: the object is let through as
+/// it is, with a warning that says why, or refused where the configuration is strict.
+///
+/// `None` when the head doesn't tell the uid, without which there is no answer.
+pub fn let_through<'a>(head: &'a [u8], reason: Reason, config: &Config) -> Option<Answer<'a>> {
+    let Head { api_version, kind, request, names } = Head::read(head);
+    if (text(&api_version), text(&kind)) != (API_VERSION, KIND) || text(&request.uid).is_empty() {
+        return None;
+    }
+    let handled = handled_kind(&request);
+    // The operation comes behind all else that says whether the object is a matter of ours.
+    let passed_over = request.operation.present().and_then(|_| concerned(&request, handled).err());
+    let (verdict, warning) = match (passed_over, config.strictness()) {
+        (Some(reason), _) => (Verdict::Skipped(reason), None),
+        (None, Strictness::Warn) => {
+            (Verdict::Shed(reason), Some(Warning { reason, message: untimely(reason, LET_THROUGH) }))
+        }
+        (None, Strictness::Deny) => {
+            (Verdict::Denied(reason), Some(Warning { reason, message: untimely(reason, REFUSED) }))
+        }
+    };
+    let Request { uid, namespace, name, .. } = request;
+    let subject = Subject { namespace, name, object: Object::Searched(names) };
+    let warnings: Vec<&Warning> = warning.iter().collect();
+    let body = response::write(text(&uid), verdict, None, &warnings, &subject);
+    let warnings = warnings.iter().map(|warning| warning.reason).collect();
+    Some(Answer { body, kind: label(handled), verdict, warnings, subject })
+}
+
+const LET_THROUGH: &str = "the object was let through as it is";
+const REFUSED: &str = "the object was refused";
+
+fn untimely(reason: Reason, consequence: &str) -> String {
+    let fault = match reason {
+        Reason::Overloaded => "too many large reviews came at a time",
+        Reason::BodyTooSlow => "the review took too long to arrive",
+        _ => "the review could not be answered in time",
+    };
+    format!("{fault}; {consequence}")
 }
 
 fn read(body: &[u8]) -> Result<Request<'_>, NotAReview> {
@@ -250,15 +307,20 @@ const fn label(kind: Option<WorkloadKind>) -> Kind {
 
 /// What the core is to look at, or why it isn't to look.
 fn aim<'r>(request: &'r Request<'_>, kind: Option<WorkloadKind>) -> Result<(WorkloadKind, &'r str), Reason> {
+    let kind = concerned(request, kind)?;
+    let object = request.object.ok_or(Reason::NoObject)?;
+    Ok((kind, object.get()))
+}
+
+/// The kind, or why the request is no matter of ours, whatever its object is.
+fn concerned(request: &Request<'_>, kind: Option<WorkloadKind>) -> Result<WorkloadKind, Reason> {
     if text(&request.operation) != "CREATE" {
         return Err(Reason::NotCreate);
     }
     if !text(&request.sub_resource).is_empty() {
         return Err(Reason::Subresource);
     }
-    let kind = kind.ok_or(Reason::KindNotHandled)?;
-    let object = request.object.ok_or(Reason::NoObject)?;
-    Ok((kind, object.get()))
+    kind.ok_or(Reason::KindNotHandled)
 }
 
 struct Decision {
@@ -288,8 +350,8 @@ impl Decision {
 
     fn failed(strictness: Strictness, reason: Reason, fault: &str) -> Self {
         let (verdict, consequence) = match strictness {
-            Strictness::Warn => (Verdict::Failed(reason), "the object was let through as it is"),
-            Strictness::Deny => (Verdict::Denied(reason), "the object was refused"),
+            Strictness::Warn => (Verdict::Failed(reason), LET_THROUGH),
+            Strictness::Deny => (Verdict::Denied(reason), REFUSED),
         };
         let message = format!("{fault}; {consequence}");
         Self { verdict, outcome: None, warning: Some(Warning { reason, message }) }

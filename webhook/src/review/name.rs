@@ -16,7 +16,25 @@ use crate::inject::view::{Slot, Text};
 pub struct Subject<'a> {
     pub(super) namespace: Slot<Text<'a>>,
     pub(super) name: Slot<Text<'a>>,
-    pub(super) object: Option<&'a RawValue>,
+    pub(super) object: Object<'a>,
+}
+
+/// Where an object tells its own name.
+#[derive(Debug)]
+pub(super) enum Object<'a> {
+    /// Not searched yet.
+    Raw(Option<&'a RawValue>),
+    /// Searched already.
+    Searched(Names<'a>),
+}
+
+impl<'a> Object<'a> {
+    fn names(&self) -> Names<'a> {
+        match self {
+            Self::Raw(object) => object.map(|object| names(object.get())).unwrap_or_default(),
+            Self::Searched(names) => names.clone(),
+        }
+    }
 }
 
 impl<'a> Subject<'a> {
@@ -25,7 +43,7 @@ impl<'a> Subject<'a> {
         if !text(&self.name).is_empty() {
             return None;
         }
-        let Names { name, generate_name } = names(self.object?.get());
+        let Names { name, generate_name } = self.object.names();
         match (name, generate_name) {
             (Slot::Present(name), _) if !name.is_empty() => None,
             (_, Slot::Present(prefix)) => Some(prefix),
@@ -43,17 +61,17 @@ impl fmt::Display for Subject<'_> {
         if !text(&self.name).is_empty() {
             return f.write_str(text(&self.name));
         }
-        match self.object.map(|object| names(object.get())) {
-            Some(Names { name: Slot::Present(name), .. }) if !name.is_empty() => f.write_str(&name),
-            Some(Names { generate_name: Slot::Present(prefix), .. }) => write!(f, "{}*", &*prefix),
-            _ => f.write_str("?"),
+        match self.object.names() {
+            Names { name: Slot::Present(name), .. } if !name.is_empty() => f.write_str(&name),
+            Names { generate_name: Slot::Present(prefix), .. } => write!(f, "{}*", &*prefix),
+            Names { .. } => f.write_str("?"),
         }
     }
 }
 
 /// What is there of `metadata.name` and `metadata.generateName`.
-#[derive(Default)]
-struct Names<'a> {
+#[derive(Debug, Clone, Default)]
+pub(super) struct Names<'a> {
     name: Slot<Text<'a>>,
     generate_name: Slot<Text<'a>>,
 }
@@ -62,8 +80,7 @@ struct Names<'a> {
 fn names(object: &str) -> Names<'_> {
     let mut names = Names::default();
     // An error ends the reading, also after success; what was found until then counts.
-    let _ = Search { found: &mut names, level: Level::Object }
-        .deserialize(&mut serde_json::Deserializer::from_str(object));
+    let _ = Search::of(&mut names).deserialize(&mut serde_json::Deserializer::from_str(object));
     names
 }
 
@@ -73,9 +90,16 @@ enum Level {
     Metadata,
 }
 
-struct Search<'f, 'a> {
+/// Searches an object for its names, and ends the reading with an error when it has them.
+pub(super) struct Search<'f, 'a> {
     found: &'f mut Names<'a>,
     level: Level,
+}
+
+impl<'f, 'a> Search<'f, 'a> {
+    pub(super) const fn of(found: &'f mut Names<'a>) -> Self {
+        Self { found, level: Level::Object }
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Search<'_, 'de> {
@@ -120,7 +144,11 @@ mod tests {
     fn subjects() {
         let subject = |names: &'static str, object| {
             let [namespace, name]: [Text<'_>; 2] = serde_json::from_str(names).expect("two strings");
-            Subject { namespace: Slot::Present(namespace), name: Slot::Present(name), object }
+            Subject {
+                namespace: Slot::Present(namespace),
+                name: Slot::Present(name),
+                object: Object::Raw(object),
+            }
         };
         for (names, object, expected, prefix) in [
             (r#"["ns","pod"]"#, r#"{"metadata":{"generateName":"p-"}}"#, "ns/pod", None),
@@ -143,7 +171,7 @@ mod tests {
             assert_eq!(subject.generate_name().as_deref(), prefix, "{object}");
         }
         assert_eq!(subject(r#"["ns",""]"#, None).to_string(), "ns/?");
-        let nameless = Subject { namespace: Slot::Absent, name: Slot::Null, object: None };
+        let nameless = Subject { namespace: Slot::Absent, name: Slot::Null, object: Object::Raw(None) };
         assert_eq!(nameless.to_string(), "?");
     }
 }

@@ -1,86 +1,202 @@
 //! Reading a body in bounded memory and time.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
-use super::metrics::Refusal;
+use super::metrics::{Metrics, Refusal};
+use super::patience::Patience;
+use crate::reason::Reason;
 
 /// Bodies up to this size are taken without asking: their sum is bounded by the number of connections.
-const SMALL: u64 = 64 << 10;
+const SMALL: u64 = 16 << 10;
 
-/// What a body may cost.
-#[derive(Debug, Clone)]
-pub(super) struct BodyLimits {
+/// So much of a large body is read before its room is asked for: it tells whom an answer is for.
+const HEAD: usize = 4 << 10;
+
+/// What bodies may cost.
+#[derive(Debug)]
+pub(super) struct Bodies {
     /// The largest body, in bytes.
     pub(super) most: u64,
-    /// The longest that a body may take to arrive.
-    pub(super) patience: Duration,
-    /// The longest that a large body waits for others to be done.
-    pub(super) queue: Duration,
     /// Kibibytes for large bodies, all together.
-    pub(super) budget: Arc<Semaphore>,
+    pub(super) room: Arc<Semaphore>,
+    pub(super) metrics: Arc<Metrics>,
 }
 
-/// A body, and its share of the budget until it is dropped.
+/// A part of the room, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Read {
-    pub(super) bytes: Bytes,
-    _share: Option<OwnedSemaphorePermit>,
+struct Share {
+    permit: OwnedSemaphorePermit,
+    metrics: Arc<Metrics>,
 }
 
-impl BodyLimits {
-    pub(super) async fn read(&self, body: Body) -> Result<Read, Refusal> {
+impl Share {
+    fn new(permit: OwnedSemaphorePermit, metrics: &Arc<Metrics>) -> Self {
+        let share = Self { permit, metrics: Arc::clone(metrics) };
+        metrics.large_bodies.inc_by(share.bytes());
+        share
+    }
+
+    fn bytes(&self) -> i64 {
+        i64::try_from(self.permit.num_permits() << 10).unwrap_or(i64::MAX)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.metrics.large_bodies.dec_by(self.bytes());
+    }
+}
+
+/// A body, and its share of the room until it is dropped.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub(super) bytes: Bytes,
+    _share: Option<Share>,
+}
+
+/// Why there is no whole body.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// It can't be taken at all.
+    Refused(Refusal),
+    /// It can't be taken in time.
+    Untimely {
+        /// Why.
+        reason: Reason,
+        /// What came first of it.
+        head: Bytes,
+        /// Whether it was read to its end, so that the connection can go on.
+        ended: bool,
+    },
+}
+
+impl Bodies {
+    pub(super) async fn read(&self, body: Body, patience: &Patience) -> Result<Whole, Unread> {
         let size = body.size_hint();
         // What a client declares is known before the first byte; what it doesn't is taken for the most.
         if size.lower() > self.most {
-            return Err(Refusal::TooLarge);
+            return Err(Unread::Refused(Refusal::TooLarge));
         }
         let expected = size.exact().unwrap_or(self.most);
-        let share = if expected <= SMALL { None } else { Some(self.share(expected).await?) };
-        let bytes =
-            timeout(self.patience, self.collect(body, expected)).await.unwrap_or(Err(Refusal::TooSlow))?;
-        Ok(Read { bytes, _share: share })
-    }
-
-    async fn share(&self, bytes: u64) -> Result<OwnedSemaphorePermit, Refusal> {
-        let kibibytes = u32::try_from(bytes.div_ceil(1 << 10)).map_err(|_| Refusal::TooLarge)?;
-        let share = Arc::clone(&self.budget).acquire_many_owned(kibibytes);
-        match timeout(self.queue, share).await {
-            Ok(Ok(share)) => Ok(share),
-            _ => Err(Refusal::Overloaded),
+        let mut arriving =
+            Arriving { body, most: self.most, left: size.exact(), came: 0, until: patience.whole };
+        let head = arriving.head().await?;
+        if arriving.is_at_end() {
+            // The usual case: one read brought it all, and nothing was copied.
+            return Ok(Whole { bytes: head, _share: None });
         }
-    }
-
-    async fn collect(&self, mut body: Body, expected: u64) -> Result<Bytes, Refusal> {
-        let Some(first) = data(&mut body).await? else { return Ok(Bytes::new()) };
-        if body.is_end_stream() || first.len() as u64 == expected {
-            // The usual case: one read brought it all, and nothing is copied.
-            return if first.len() as u64 > self.most { Err(Refusal::TooLarge) } else { Ok(first) };
-        }
-        let mut whole = Vec::with_capacity(usize::try_from(expected.min(SMALL)).unwrap_or_default());
-        let mut next = Some(first);
-        while let Some(part) = next {
-            if (whole.len() + part.len()) as u64 > self.most {
-                return Err(Refusal::TooLarge);
+        let share = if expected <= SMALL {
+            None
+        } else if let Some(share) = self.share(expected, patience.room).await {
+            Some(share)
+        } else {
+            let ended = arriving.discard().await?;
+            return Err(Unread::Untimely { reason: Reason::Overloaded, head, ended });
+        };
+        // Pages that nothing is written to cost nothing, so a client that only promises gets nothing by it.
+        let mut whole = Vec::with_capacity(usize::try_from(expected).unwrap_or_default());
+        whole.extend_from_slice(&head);
+        loop {
+            match arriving.next().await {
+                Ok(Some(part)) => whole.extend_from_slice(&part),
+                Ok(None) => return Ok(Whole { bytes: whole.into(), _share: share }),
+                Err(stop) => return Err(stop.with(head)),
             }
-            whole.extend_from_slice(&part);
-            next = data(&mut body).await?;
         }
-        Ok(whole.into())
+    }
+
+    async fn share(&self, bytes: u64, until: Instant) -> Option<Share> {
+        let kibibytes = u32::try_from(bytes.div_ceil(1 << 10)).ok()?;
+        let share = Arc::clone(&self.room).acquire_many_owned(kibibytes);
+        let permit = timeout_at(until, share).await.ok()?.ok()?;
+        Some(Share::new(permit, &self.metrics))
+    }
+}
+
+/// A body on its way.
+struct Arriving {
+    body: Body,
+    most: u64,
+    /// What is still to come, where the client said how much it is.
+    left: Option<u64>,
+    came: u64,
+    until: Instant,
+}
+
+/// Why no more of a body comes.
+enum Stop {
+    Refused(Refusal),
+    TooSlow,
+}
+
+impl Stop {
+    fn with(self, head: Bytes) -> Unread {
+        match self {
+            Self::Refused(refusal) => Unread::Refused(refusal),
+            Self::TooSlow => Unread::Untimely { reason: Reason::BodyTooSlow, head, ended: false },
+        }
+    }
+}
+
+impl Arriving {
+    fn is_at_end(&self) -> bool {
+        self.left == Some(0) || self.body.is_end_stream()
+    }
+
+    /// The first bytes: [`HEAD`] or more, unless the body is shorter.
+    async fn head(&mut self) -> Result<Bytes, Unread> {
+        let mut head = match self.next().await {
+            Ok(first) => first.unwrap_or_default(),
+            Err(stop) => return Err(stop.with(Bytes::new())),
+        };
+        while head.len() < HEAD && !self.is_at_end() {
+            match self.next().await {
+                Ok(Some(part)) => head = [head, part].concat().into(),
+                Ok(None) => break,
+                Err(stop) => return Err(stop.with(head)),
+            }
+        }
+        Ok(head)
+    }
+
+    /// Reads the rest and forgets it; whether it came to its end.
+    async fn discard(&mut self) -> Result<bool, Unread> {
+        loop {
+            match self.next().await {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(true),
+                Err(Stop::TooSlow) => return Ok(false),
+                Err(Stop::Refused(refusal)) => return Err(Unread::Refused(refusal)),
+            }
+        }
+    }
+
+    /// The next part; none at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>, Stop> {
+        let part = timeout_at(self.until, data(&mut self.body)).await.map_err(|_| Stop::TooSlow)??;
+        if let Some(part) = &part {
+            let length = part.len() as u64;
+            self.came += length;
+            self.left = self.left.map(|left| left.saturating_sub(length));
+            if self.came > self.most {
+                return Err(Stop::Refused(Refusal::TooLarge));
+            }
+        }
+        Ok(part)
     }
 }
 
 /// The next part of the body; trailers are passed over.
-async fn data(body: &mut Body) -> Result<Option<Bytes>, Refusal> {
+async fn data(body: &mut Body) -> Result<Option<Bytes>, Stop> {
     loop {
         match body.frame().await {
             None => return Ok(None),
-            Some(Err(_)) => return Err(Refusal::Broken),
+            Some(Err(_)) => return Err(Stop::Refused(Refusal::Broken)),
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
                     return Ok(Some(data));

@@ -1,10 +1,11 @@
 //! The server's metrics. Labels have few values, all known at compile time; nothing a client sends becomes one.
 
+mod cause;
 mod certificate;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus_client::encoding::prometheus_text;
 use prometheus_client::metrics::counter::Counter;
@@ -13,6 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+pub(super) use self::cause::{Closed, Refusal};
 pub use self::certificate::{CertificateEvent, CertificateMetrics};
 use super::histogram::Histogram;
 use crate::reason::Reason;
@@ -21,39 +23,10 @@ use crate::review::{Answer, Kind, Verdict};
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 /// Results of a review, see [`Verdict::as_str`].
-const RESULTS: usize = 5;
+const RESULTS: usize = 6;
 
 /// Reasons, and one place for none.
 const REASONS: usize = Reason::ALL.len() + 1;
-
-/// Why a request got no review's answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// No admission review (400).
-    NotAReview,
-    /// The connection broke, or the body is no sound HTTP (400).
-    Broken,
-    /// The body took too long (408).
-    TooSlow,
-    /// The body is too large (413).
-    TooLarge,
-    /// Too many large bodies at a time (503).
-    Overloaded,
-}
-
-impl Refusal {
-    const ALL: [Self; 5] = [Self::NotAReview, Self::Broken, Self::TooSlow, Self::TooLarge, Self::Overloaded];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::NotAReview => "not_a_review",
-            Self::Broken => "broken",
-            Self::TooSlow => "too_slow",
-            Self::TooLarge => "too_large",
-            Self::Overloaded => "overloaded",
-        }
-    }
-}
 
 /// Everything that is counted.
 #[derive(Debug)]
@@ -61,11 +34,15 @@ pub struct Metrics {
     registry: Registry,
     reviews: Handles<3, { RESULTS * REASONS * Kind::ALL.len() }>,
     warnings: Handles<1, { Reason::ALL.len() }>,
+    unserved: Handles<1, { Reason::ALL.len() }>,
     refusals: Handles<1, { Refusal::ALL.len() }>,
+    closed: Handles<1, { Closed::ALL.len() }>,
     pub(super) duration: Histogram,
     pub(super) in_flight: Gauge<i64, AtomicI64>,
+    pub(super) large_bodies: Gauge<i64, AtomicI64>,
     pub(super) connections: Gauge<i64, AtomicI64>,
     pub(super) accepted: Counter,
+    pub(super) handshakes: Gauge<i64, AtomicI64>,
     pub(super) handshake_failures: Counter,
     certificate: CertificateMetrics,
     config_failures: Counter,
@@ -98,15 +75,27 @@ impl Metrics {
                 "Admission reviews answered, by kind of object, result and reason",
             )),
             warnings: Handles::of(family(r, "review_warnings", "Warnings to users, by reason")),
+            unserved: Handles::of(family(
+                r,
+                "reviews_unserved",
+                "Reviews that didn't get the look that they should have got, by reason",
+            )),
             refusals: Handles::of(family(
                 r,
                 "requests_refused",
                 "Requests that got no review's answer, by cause",
             )),
+            closed: Handles::of(family(
+                r,
+                "connections_closed",
+                "Connections closed before their client did, by cause",
+            )),
             duration,
             in_flight: gauge(r, "requests_in_flight", "Requests being read or answered"),
+            large_bodies: gauge(r, "large_body_bytes", "Memory set aside for reviews beyond 16 KiB"),
             connections: gauge(r, "connections", "Open connections"),
             accepted: counter(r, "connections_accepted", "Connections accepted"),
+            handshakes: gauge(r, "tls_handshakes_in_progress", "TLS handshakes in progress"),
             handshake_failures: counter(
                 r,
                 "tls_handshake_failures",
@@ -138,6 +127,15 @@ impl Metrics {
         }
         for refusal in Refusal::ALL {
             self.refusal(refusal);
+            if let Some(reason) = refusal.unserved() {
+                self.unserved(reason);
+            }
+        }
+        for reason in [Reason::ObjectInvalid, Reason::InternalError, Reason::AnsweredTooLate] {
+            self.unserved(reason);
+        }
+        for cause in Closed::ALL {
+            self.closing(cause);
         }
     }
 
@@ -148,9 +146,12 @@ impl Metrics {
         text
     }
 
-    pub(super) fn answered(&self, answer: &Answer<'_>, took: Duration) {
+    /// A review got its answer.
+    pub(super) fn answered(&self, answer: &Answer<'_>) {
         self.review(answer.kind, answer.verdict).inc();
-        self.duration.observe(took);
+        if let Some(reason) = answer.verdict.unserved() {
+            self.unserved(reason).inc();
+        }
         for reason in &answer.warnings {
             self.warnings.at(*reason as usize, || [("reason", reason.as_str())]).inc();
         }
@@ -158,6 +159,21 @@ impl Metrics {
 
     pub(super) fn refused(&self, refusal: Refusal) {
         self.refusal(refusal).inc();
+        if let Some(reason) = refusal.unserved() {
+            self.unserved(reason).inc();
+        }
+    }
+
+    pub(super) fn closed(&self, cause: Closed) {
+        self.closing(cause).inc();
+    }
+
+    fn closing(&self, cause: Closed) -> &Counter {
+        self.closed.at(cause as usize, || [("cause", cause.as_str())])
+    }
+
+    fn unserved(&self, reason: Reason) -> &Counter {
+        self.unserved.at(reason as usize, || [("reason", reason.as_str())])
     }
 
     fn refusal(&self, refusal: Refusal) -> &Counter {
@@ -171,6 +187,7 @@ impl Metrics {
             Verdict::Skipped(_) => 2,
             Verdict::Failed(_) => 3,
             Verdict::Denied(_) => 4,
+            Verdict::Shed(_) => 5,
         };
         let reason = verdict.reason().map_or(0, |reason| reason as usize + 1);
         self.reviews.at((kind as usize * RESULTS + result) * REASONS + reason, || {
@@ -260,8 +277,8 @@ mod tests {
         let metrics = Metrics::new();
         for kind in Kind::ALL {
             for reason in Reason::ALL {
-                for verdict in [Verdict::Skipped(*reason), Verdict::Failed(*reason), Verdict::Denied(*reason)]
-                {
+                for verdict in [Verdict::Skipped, Verdict::Failed, Verdict::Denied, Verdict::Shed] {
+                    let verdict = verdict(*reason);
                     metrics.review(kind, verdict).inc();
                 }
             }
@@ -271,7 +288,7 @@ mod tests {
         let text = metrics.text();
         let counts: Vec<&str> =
             text.lines().filter(|line| line.starts_with("swansong_reviews_total{")).collect();
-        assert_eq!(counts.len(), Kind::ALL.len() * (3 * Reason::ALL.len() + 2));
+        assert_eq!(counts.len(), Kind::ALL.len() * (4 * Reason::ALL.len() + 2));
         assert!(counts.iter().all(|line| line.ends_with(" 1")), "one cell for two label sets");
         assert!(
             text.contains(r#"swansong_reviews_total{kind="Pod",result="injected",reason=""} 1"#),
@@ -286,6 +303,10 @@ mod tests {
             concat!("swansong_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
             r#"swansong_reviews_total{kind="AscendJob",result="failed",reason="InternalError"} 0"#,
             r#"swansong_requests_refused_total{cause="overloaded"} 0"#,
+            r#"swansong_reviews_unserved_total{reason="Overloaded"} 0"#,
+            r#"swansong_reviews_unserved_total{reason="InternalError"} 0"#,
+            r#"swansong_connections_closed_total{cause="slow_head"} 0"#,
+            "swansong_tls_handshakes_in_progress 0",
             "swansong_review_duration_seconds_count 0",
             "swansong_requests_in_flight 0",
             "swansong_connections 0",

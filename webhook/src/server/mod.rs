@@ -6,6 +6,10 @@ mod histogram;
 mod listen;
 mod metrics;
 mod mutate;
+mod pace;
+mod patience;
+mod places;
+mod quota;
 
 use std::fmt;
 use std::io;
@@ -24,36 +28,43 @@ use tracing::{info, warn};
 pub use self::health::HasCertificate;
 pub use self::metrics::{CertificateEvent, CertificateMetrics, Metrics};
 
-use self::body::BodyLimits;
+use self::body::Bodies;
 use self::health::Health;
 use self::listen::{Handshake, Port};
 use self::mutate::Shared;
+use self::pace::Times;
+use self::places::Places;
 use crate::config::Config;
 
 /// Connections to the health port; probes and scrapes need a few.
 const HEALTH_CONNECTIONS: usize = 256;
 
-/// Time without a request on the health port: whoever just holds connections there keeps the kubelet's probes out.
-const HEALTH_IDLE: Duration = Duration::from_secs(10);
+/// Times on the health port, where nobody has reason to keep a connection.
+const HEALTH_TIMES: Times =
+    Times { idle: Duration::from_secs(10), head: Duration::from_secs(5), write: Duration::from_secs(5) };
 
 /// Bounds on what clients may cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Open connections; one carries one request at a time.
     pub connections: usize,
+    /// Connections that haven't shaken hands yet, beside those.
+    pub handshakes: usize,
     /// Size of a review. The API server's own limit on a request is 3 MiB, of which a review holds up to two copies.
     pub body: u64,
-    /// Memory for bodies beyond 64 KiB, all together.
+    /// Memory for bodies beyond 16 KiB, all together, in bytes.
     pub large_bodies: u64,
-    /// How long a large body waits for others to be done.
-    pub queue: Duration,
     /// Time for a TLS handshake.
     pub handshake: Duration,
-    /// Time for a whole body to arrive.
-    pub body_time: Duration,
-    /// Time without a whole request head. Longer than the 90 s after which the API server itself closes an idle
-    /// connection: whoever closes first must not be us, as a request may be on its way then.
+    /// Time from the head of a review until it is there whole; half of the API server's own time if that is less.
+    pub review: Duration,
+    /// Time without a request. Longer than the 90 s after which the API server itself closes an idle connection:
+    /// whoever closes first must not be us, as a request may be on its way then.
     pub idle: Duration,
+    /// Time from the first byte of a request's head to its last.
+    pub head: Duration,
+    /// Time for a client to read its answer.
+    pub write: Duration,
     /// Time from the signal to stop until connections are closed: the cluster has to learn first that this replica
     /// isn't ready any more.
     pub drain_delay: Duration,
@@ -65,12 +76,14 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 1024,
+            handshakes: 512,
             body: 8 << 20,
             large_bodies: 64 << 20,
-            queue: Duration::from_secs(1),
             handshake: Duration::from_secs(5),
-            body_time: Duration::from_secs(5),
+            review: Duration::from_secs(3),
             idle: Duration::from_mins(2),
+            head: Duration::from_secs(5),
+            write: Duration::from_secs(5),
             drain_delay: Duration::from_secs(5),
             drain: Duration::from_secs(10),
         }
@@ -141,25 +154,22 @@ impl Server {
         let (listener, address) = open(listen).await?;
         let (health_listener, health_address) = open(health_listen).await?;
         let draining = Arc::new(AtomicBool::new(false));
-        let budget = usize::try_from(limits.large_bodies.max(limits.body).div_ceil(1 << 10))
+        let room = usize::try_from(limits.large_bodies.max(limits.body).div_ceil(1 << 10))
             .unwrap_or(Semaphore::MAX_PERMITS);
-        let shared = Shared {
+        let shared = Shared::new(
             config,
-            metrics: Arc::clone(&metrics),
-            limits: BodyLimits {
-                most: limits.body,
-                patience: limits.body_time,
-                queue: limits.queue,
-                budget: Arc::new(Semaphore::new(budget)),
-            },
-            draining: Arc::clone(&draining),
-        };
+            Arc::clone(&metrics),
+            Bodies { most: limits.body, room: Arc::new(Semaphore::new(room)), metrics: Arc::clone(&metrics) },
+            limits.review,
+            Arc::clone(&draining),
+        );
         let main = Port {
             listener,
             tls: Some(Handshake { acceptor: TlsAcceptor::from(tls), patience: limits.handshake }),
             router: mutate::router(Arc::new(shared)),
-            connections: Arc::new(Semaphore::new(limits.connections)),
-            idle: limits.idle,
+            doors: limits.handshakes,
+            places: Arc::new(Places::new(limits.connections)),
+            times: Times { idle: limits.idle, head: limits.head, write: limits.write },
             metrics: Arc::clone(&metrics),
         };
         let health =
@@ -168,8 +178,9 @@ impl Server {
             listener: health_listener,
             tls: None,
             router: health::router(Arc::new(health)),
-            connections: Arc::new(Semaphore::new(HEALTH_CONNECTIONS)),
-            idle: HEALTH_IDLE,
+            doors: HEALTH_CONNECTIONS,
+            places: Arc::new(Places::new(HEALTH_CONNECTIONS)),
+            times: HEALTH_TIMES,
             metrics,
         };
         Ok(Self { address, health_address, draining, limits, main, health })

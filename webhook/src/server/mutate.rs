@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use axum::Router;
@@ -12,22 +12,51 @@ use axum::http::header::{CONNECTION, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::post;
+use tokio::time::Instant;
 use tracing::{debug, enabled, info, warn};
 
-use super::body::BodyLimits;
+use super::body::{Bodies, Unread};
 use super::metrics::{Held, Metrics, Refusal};
+use super::patience::Patience;
+use super::quota::Quota;
 use crate::config::Config;
 use crate::reason::Reason;
-use crate::review::{self, Answer, NotAReview, Verdict};
+use crate::review::{self, Answer, NotAReview};
 
 /// What a request is answered with.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) config: Arc<ArcSwap<Config>>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) limits: BodyLimits,
+    config: Arc<ArcSwap<Config>>,
+    metrics: Arc<Metrics>,
+    bodies: Bodies,
+    /// The longest that a review may take to be there.
+    review_time: Duration,
     /// Set when the server is about to stop: clients are then asked, answer by answer, to come back elsewhere.
-    pub(super) draining: Arc<AtomicBool>,
+    draining: Arc<AtomicBool>,
+    /// Lines on reviews that weren't served.
+    unserved_lines: Quota,
+    /// Lines on reviews with warnings.
+    warning_lines: Quota,
+}
+
+impl Shared {
+    pub(super) fn new(
+        config: Arc<ArcSwap<Config>>,
+        metrics: Arc<Metrics>,
+        bodies: Bodies,
+        review_time: Duration,
+        draining: Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            config,
+            metrics,
+            bodies,
+            review_time,
+            draining,
+            unserved_lines: Quota::default(),
+            warning_lines: Quota::default(),
+        }
+    }
 }
 
 pub(super) fn router(shared: Arc<Shared>) -> Router {
@@ -36,49 +65,87 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
 
 async fn mutate(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let _held = Held::of(&shared.metrics.in_flight);
-    let mut response = match shared.limits.read(request.into_body()).await {
-        Ok(body) => answer(&shared, &body.bytes),
-        Err(refusal) => shared.refuse(refusal, String::new()),
+    let patience = Patience::of(request.uri().query(), shared.review_time, Instant::now());
+    let mut response = match shared.bodies.read(request.into_body(), &patience).await {
+        Ok(whole) => shared.answer(&whole.bytes, &patience),
+        Err(Unread::Untimely { reason, head, ended }) => shared.shed(reason, &head, ended),
+        Err(Unread::Refused(refusal)) => shared.refuse(refusal, String::new()),
     };
     if shared.draining.load(Relaxed) {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        close(&mut response);
     }
     response
 }
 
-/// Synchronous and short, so that it needs no thread of its own.
-fn answer(shared: &Shared, body: &[u8]) -> Response {
-    let start = Instant::now();
-    match review::answer(body, &shared.config.load()) {
-        Ok(answer) => {
-            shared.metrics.answered(&answer, start.elapsed());
-            log(&answer);
-            let mut response = Response::new(Body::from(answer.body));
-            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            response
-        }
-        Err(error) => shared.refuse(Refusal::NotAReview, not_a_review(&error)),
-    }
-}
-
-fn not_a_review(error: &NotAReview) -> String {
-    format!("{error}; this path is for the API server's admission reviews\n")
+/// Asks the client to use another connection.
+fn close(response: &mut Response) {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
 }
 
 impl Shared {
+    /// Synchronous and short, so that it needs no thread of its own.
+    fn answer(&self, body: &[u8], patience: &Patience) -> Response {
+        let start = Instant::now();
+        if patience.given_up.is_some_and(|given_up| start >= given_up) {
+            // Nobody reads the answer; that the object passed by is counted.
+            return self.shed(Reason::AnsweredTooLate, body, true);
+        }
+        match review::answer(body, &self.config.load()) {
+            Ok(answer) => {
+                self.metrics.duration.observe(start.elapsed());
+                self.told(answer)
+            }
+            Err(error) => self.refuse(Refusal::NotAReview, not_a_review(&error)),
+        }
+    }
+
+    /// Lets an object through for which there is no time, if its review's head says whom the answer is for. Else the
+    /// API server decides by its failure policy.
+    fn shed(&self, reason: Reason, head: &[u8], ended: bool) -> Response {
+        if let Some(answer) = review::let_through(head, reason, &self.config.load()) {
+            let mut response = self.told(answer);
+            if !ended {
+                // What is left of the body is not worth reading.
+                close(&mut response);
+            }
+            return response;
+        }
+        self.refuse(
+            match reason {
+                Reason::Overloaded => Refusal::Overloaded,
+                _ => Refusal::TooSlow,
+            },
+            String::new(),
+        )
+    }
+
+    /// Counts and logs an answer, and makes it a response.
+    fn told(&self, answer: Answer<'_>) -> Response {
+        self.metrics.answered(&answer);
+        self.log(&answer);
+        let mut response = Response::new(Body::from(answer.body));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response
+    }
+
     fn refuse(&self, refusal: Refusal, text: String) -> Response {
         self.metrics.refused(refusal);
-        debug!(cause = ?refusal, "request refused");
+        match refusal.unserved() {
+            None => debug!(cause = refusal.as_str(), "request refused"),
+            Some(reason) => {
+                if let Some(unlogged) = self.unserved_lines.admit(Instant::now().into_std()) {
+                    let (cause, reason) = (refusal.as_str(), reason.as_str());
+                    warn!(cause, reason, unlogged, "request refused");
+                }
+            }
+        }
         let (status, text) = match refusal {
             Refusal::NotAReview => (StatusCode::BAD_REQUEST, text),
             Refusal::Broken => (StatusCode::BAD_REQUEST, "the body ended too early\n".to_owned()),
-            Refusal::TooSlow => (
-                StatusCode::REQUEST_TIMEOUT,
-                format!("the body took longer than {:?}\n", self.limits.patience),
-            ),
+            Refusal::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body took too long\n".to_owned()),
             Refusal::TooLarge => (
                 StatusCode::PAYLOAD_TOO_LARGE,
-                format!("the body is larger than {} bytes\n", self.limits.most),
+                format!("the body is larger than {} bytes\n", self.bodies.most),
             ),
             Refusal::Overloaded => {
                 (StatusCode::SERVICE_UNAVAILABLE, "too many large reviews at a time\n".to_owned())
@@ -89,32 +156,42 @@ impl Shared {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
         if refusal != Refusal::NotAReview {
-            // What is left of the body is not worth reading.
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            close(&mut response);
         }
         response
     }
+
+    /// Says what was done to whom and why, by names only: values may be secrets.
+    fn log(&self, answer: &Answer<'_>) {
+        let Answer { kind, verdict, warnings, subject, .. } = answer;
+        let unserved = verdict.unserved().is_some();
+        if warnings.is_empty() && !unserved && !enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        let unlogged = if unserved || !warnings.is_empty() {
+            let lines = if unserved { &self.unserved_lines } else { &self.warning_lines };
+            let Some(unlogged) = lines.admit(Instant::now().into_std()) else { return };
+            unlogged
+        } else {
+            0
+        };
+        let (kind, result) = (kind.as_str(), verdict.as_str());
+        let reason = verdict.reason().map_or("", Reason::as_str);
+        let object = subject.to_string();
+        let object = object.as_str();
+        let reasons: Vec<&str> = warnings.iter().map(|reason| reason.as_str()).collect();
+        let warnings = reasons.join(",");
+        let warnings = warnings.as_str();
+        if unserved {
+            warn!(kind, object, result, reason, warnings, unlogged, "review not served");
+        } else if warnings.is_empty() {
+            debug!(kind, object, result, reason, "reviewed");
+        } else {
+            info!(kind, object, result, reason, warnings, unlogged, "reviewed with warnings");
+        }
+    }
 }
 
-/// Says what was done to whom and why, by names only: values may be secrets.
-fn log(answer: &Answer<'_>) {
-    let Answer { kind, verdict, warnings, subject, .. } = answer;
-    let failed = matches!(verdict, Verdict::Failed(_) | Verdict::Denied(_));
-    if warnings.is_empty() && !failed && !enabled!(tracing::Level::DEBUG) {
-        return;
-    }
-    let (kind, result) = (kind.as_str(), verdict.as_str());
-    let reason = verdict.reason().map_or("", Reason::as_str);
-    let object = subject.to_string();
-    let object = object.as_str();
-    let reasons: Vec<&str> = warnings.iter().map(|reason| reason.as_str()).collect();
-    let warnings = reasons.join(",");
-    let warnings = warnings.as_str();
-    if failed {
-        warn!(kind, object, result, reason, warnings, "review failed");
-    } else if warnings.is_empty() {
-        debug!(kind, object, result, reason, "reviewed");
-    } else {
-        info!(kind, object, result, reason, warnings, "reviewed with warnings");
-    }
+fn not_a_review(error: &NotAReview) -> String {
+    format!("{error}; this path is for the API server's admission reviews\n")
 }

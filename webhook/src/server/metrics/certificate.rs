@@ -31,10 +31,14 @@ pub enum CertificateEvent {
     ExpiresSoon,
     /// An annotation asked for what there isn't.
     RequestIgnored,
+    /// A certificate waits until the API servers have had time to learn of its authority.
+    HeldBack,
+    /// New authorities that clients are judged by.
+    ClientRootsLoaded,
 }
 
 impl CertificateEvent {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::LeafIssued,
         Self::AuthorityIssued,
         Self::AuthorityAnnounced,
@@ -44,6 +48,8 @@ impl CertificateEvent {
         Self::CaBundleSet,
         Self::ExpiresSoon,
         Self::RequestIgnored,
+        Self::HeldBack,
+        Self::ClientRootsLoaded,
     ];
 
     const fn as_str(self) -> &'static str {
@@ -57,6 +63,8 @@ impl CertificateEvent {
             Self::CaBundleSet => "ca_bundle_set",
             Self::ExpiresSoon => "expires_soon",
             Self::RequestIgnored => "request_ignored",
+            Self::HeldBack => "held_back",
+            Self::ClientRootsLoaded => "client_roots_loaded",
         }
     }
 }

@@ -1,0 +1,179 @@
+//! The head of a review: what its first bytes tell, when the rest isn't there or there is no time to read it.
+//!
+//! The API server writes `kind` and `apiVersion`, then the request with `uid`, `kind`, `name`, `namespace` and
+//! `operation`, and only then the object, which begins with its name: a few hundred bytes say whom an answer is for.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+
+use super::Request;
+use super::name::{Names, Search};
+use crate::inject::view::{Slot, Text};
+
+/// What was found; the object itself is never among it.
+#[derive(Default)]
+pub(super) struct Head<'a> {
+    pub(super) api_version: Slot<Text<'a>>,
+    pub(super) kind: Slot<Text<'a>>,
+    pub(super) request: Request<'a>,
+    pub(super) names: Names<'a>,
+}
+
+impl<'a> Head<'a> {
+    /// Reads as far as the bytes are JSON in UTF-8, and no further than the object's name.
+    pub(super) fn read(bytes: &'a [u8]) -> Self {
+        let text = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        let mut head = Self::default();
+        // The end of the bytes is an error, as is the end of the search; what was found until then counts.
+        let _ = Fill { head: &mut head, level: Level::Review }
+            .deserialize(&mut serde_json::Deserializer::from_str(text));
+        head
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Level {
+    Review,
+    Request,
+}
+
+struct Fill<'h, 'a> {
+    head: &'h mut Head<'a>,
+    level: Level,
+}
+
+impl<'de> DeserializeSeed<'de> for Fill<'_, 'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Fill<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { head, level } = self;
+        while let Some(key) = map.next_key::<Text<'de>>()? {
+            match (level, &*key) {
+                (Level::Review, "apiVersion") => head.api_version = map.next_value()?,
+                (Level::Review, "kind") => head.kind = map.next_value()?,
+                (Level::Review, "request") => {
+                    map.next_value_seed(Fill { head: &mut *head, level: Level::Request })?;
+                }
+                (Level::Request, "uid") => head.request.uid = map.next_value()?,
+                (Level::Request, "kind") => head.request.kind = map.next_value()?,
+                (Level::Request, "subResource") => head.request.sub_resource = map.next_value()?,
+                (Level::Request, "name") => head.request.name = map.next_value()?,
+                (Level::Request, "namespace") => head.request.namespace = map.next_value()?,
+                (Level::Request, "operation") => head.request.operation = map.next_value()?,
+                (Level::Request, "object") => map.next_value_seed(Search::of(&mut head.names))?,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::super::{Answer, Kind, Verdict, let_through};
+    use crate::config::Config;
+    use crate::reason::Reason;
+
+    /// In the order in which the API server writes it.
+    const REVIEW: &str = concat!(
+        r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1","#,
+        r#""kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"resource":"pods"},"name":"","namespace":"ns","#,
+        r#""operation":"CREATE","userInfo":{"username":"ä"},"#,
+        r#""object":{"kind":"Pod","metadata":{"generateName":"p-"},"spec":{"containers":[{"name":"c"}]}},"dryRun":false}}"#
+    );
+
+    fn shed(head: &[u8]) -> Option<Answer<'_>> {
+        let_through(head, Reason::Overloaded, &Config::default())
+    }
+
+    fn end_of(needle: &str) -> usize {
+        REVIEW.find(needle).expect(needle) + needle.len()
+    }
+
+    #[test]
+    fn every_cut_behind_the_uid_is_answered_and_none_before_it() {
+        let uid = end_of(r#""uid":"u-1""#);
+        for cut in 0..=REVIEW.len() {
+            let answer = shed(&REVIEW.as_bytes()[..cut]);
+            assert_eq!(answer.is_some(), cut >= uid, "{cut}");
+            let Some(answer) = answer else { continue };
+            assert_eq!(answer.verdict, Verdict::Shed(Reason::Overloaded));
+            assert_eq!(answer.warnings, [Reason::Overloaded]);
+            let body: Value = serde_json::from_slice(&answer.body).expect("JSON");
+            assert_eq!(body["apiVersion"], "admission.k8s.io/v1");
+            let response = &body["response"];
+            assert_eq!((&response["uid"], &response["allowed"]), (&"u-1".into(), &true.into()));
+            assert_eq!((response.get("patch"), response.get("patchType")), (None, None));
+            assert_eq!(response["auditAnnotations"]["failed"], "Overloaded");
+            let warning = response["warnings"][0].as_str().expect("a warning");
+            assert!(warning.starts_with("swansong: Overloaded: ") && warning.contains("let through"));
+        }
+    }
+
+    #[test]
+    fn what_is_there_is_told() {
+        let seen = |cut: usize| {
+            let answer = shed(&REVIEW.as_bytes()[..cut]).expect("an answer");
+            (answer.kind, answer.subject.to_string())
+        };
+        assert_eq!(seen(end_of(r#""uid":"u-1""#)), (Kind::Other, "?".to_owned()));
+        assert_eq!(seen(end_of(r#""kind":"Pod"}"#)), (Kind::Pod, "?".to_owned()));
+        assert_eq!(seen(end_of(r#""namespace":"ns""#)), (Kind::Pod, "ns/?".to_owned()));
+        assert_eq!(seen(end_of(r#""generateName":"p-""#)), (Kind::Pod, "ns/p-*".to_owned()));
+    }
+
+    #[test]
+    fn what_is_no_matter_of_ours_is_skipped_as_ever() {
+        for (from, to, reason) in [
+            ("CREATE", "UPDATE", Reason::NotCreate),
+            (r#""version":"v1","kind":"Pod""#, r#""version":"v1","kind":"Secret""#, Reason::KindNotHandled),
+            (r#""name":"","#, r#""subResource":"status","#, Reason::Subresource),
+        ] {
+            let review = REVIEW.replace(from, to);
+            let answer = shed(review.as_bytes()).expect("an answer");
+            assert_eq!(answer.verdict, Verdict::Skipped(reason));
+            assert!(answer.warnings.is_empty());
+        }
+    }
+
+    #[test]
+    fn strict_means_refused_with_a_word_to_come_again() {
+        let strict = Config::parse("strictness: deny").expect("sound");
+        for (reason, code) in [(Reason::Overloaded, 429), (Reason::BodyTooSlow, 504)] {
+            let answer = let_through(REVIEW.as_bytes(), reason, &strict).expect("an answer");
+            assert_eq!(answer.verdict, Verdict::Denied(reason));
+            let body: Value = serde_json::from_slice(&answer.body).expect("JSON");
+            assert_eq!(body["response"]["allowed"], false);
+            assert_eq!(body["response"]["status"]["code"], code);
+        }
+    }
+
+    #[test]
+    fn what_is_no_review_of_the_one_version_is_not_answered() {
+        for (from, to) in
+            [("admission.k8s.io/v1", "admission.k8s.io/v1beta1"), ("u-1", ""), ("AdmissionReview", "Pod")]
+        {
+            assert!(shed(REVIEW.replace(from, to).as_bytes()).is_none(), "{to}");
+        }
+        for junk in [&b""[..], b"{", b"[]", b"\xff{}", b"{\"request\":1}"] {
+            assert!(shed(junk).is_none());
+        }
+    }
+}
