@@ -4,6 +4,8 @@
 //! trusts it. The defaults are those of MindCluster's documentation
 //! (`03_configuring_training_recovery.md`).
 
+use std::fmt;
+
 /// Where CANN installs libmspti.so, as every page of MindCluster's documentation has it.
 pub const LIBMSPTI: &str = "/usr/local/Ascend/cann/lib64/libmspti.so";
 
@@ -58,6 +60,13 @@ pub struct NamedPort {
     pub name: String,
     /// 1–65535.
     pub port: u16,
+}
+
+/// As `8000/TCP ttp-port`.
+impl fmt::Display for NamedPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/TCP {}", self.port, self.name)
+    }
 }
 
 /// Where our libraries stand in `LD_PRELOAD`.

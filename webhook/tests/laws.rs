@@ -333,7 +333,7 @@ proptest! {
             Ok(outcome) => { apply(&broken, &outcome.operations); }
             Err(error) => prop_assert!(!error.field.is_empty() && !error.message.is_empty()),
         }
-        if let Ok(operations) = undo::uninject(kind, &broken.to_string()) {
+        if let Ok(undo::Undo { operations, .. }) = undo::uninject(kind, &broken.to_string()) {
             apply(&broken, &operations);
         }
     }

@@ -104,14 +104,11 @@ fn preload<'a>(container: &'a Container<'_>) -> Option<&'a str> {
 
 /// What Swansong added, and what the user had of the same.
 fn expected(preload: &str, record: &ContainerRecord) -> Vec<String> {
-    let former = match &record.preload {
-        Some(Former::Value { value }) => Some(value.as_str()),
-        Some(Former::Word(_)) => Some(""),
-        None => record.env.iter().any(|name| name == LD_PRELOAD).then_some(""),
-    };
-    let added = |entry: &str| former.is_some_and(|former| !entries(former).any(|other| other == entry));
-    let ours = entries(preload)
-        .filter(|entry| entry.starts_with('/') && (added(entry) || USUAL.contains(&file_name(entry))));
+    let libraries = record.preload.as_ref().map_or(&[][..], |preload| &preload.libraries);
+    let ours = entries(preload).filter(|entry| {
+        let added = libraries.iter().any(|library| library == entry);
+        entry.starts_with('/') && (added || USUAL.contains(&file_name(entry)))
+    });
     ours.map(str::to_owned).collect()
 }
 
@@ -124,16 +121,13 @@ struct Record {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ContainerRecord {
-    env: Vec<String>,
-    preload: Option<Former>,
+    preload: Option<PreloadRecord>,
 }
 
-/// The LD_PRELOAD before: its value, or a word for why it had none.
+/// Paths that were added to LD_PRELOAD.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Former {
-    Value { value: String },
-    Word(#[allow(dead_code, reason = "any word says that there was no value")] String),
+struct PreloadRecord {
+    libraries: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -203,7 +197,7 @@ struct Status<'a> {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use swansong_webhook::inject::record::{ContainerRecord, FormerPreload, Record};
+    use swansong_webhook::inject::record::{ContainerRecord, PreloadRecord, Record};
 
     use super::*;
 
@@ -227,21 +221,36 @@ mod tests {
 
     #[test]
     fn what_the_webhook_added_is_expected() {
-        let added = ContainerRecord { env: vec![LD_PRELOAD.to_owned()], ..ContainerRecord::default() };
-        let former = |preload| ContainerRecord { preload: Some(preload), ..ContainerRecord::default() };
-        let value = |text: &str| former(FormerPreload::Value(text.to_owned()));
+        let added = |libraries: &[&str]| {
+            let libraries = libraries.iter().map(|path| (*path).to_owned()).collect();
+            ContainerRecord {
+                preload: Some(PreloadRecord { libraries, former: None }),
+                ..ContainerRecord::default()
+            }
+        };
         for (preload, record, expected) in [
-            (BOTH, added.clone(), &["/c/libmspti.so", "/t/libtaskd.so"][..]),
-            ("/c/my-mspti.so:/t/libtaskd.so", added, &["/c/my-mspti.so", "/t/libtaskd.so"]),
-            ("/c/libmspti.so:/t/taskd2.so:/user.so", value("/user.so"), &["/c/libmspti.so", "/t/taskd2.so"]),
-            ("/c/libmspti.so:/u/libtaskd.so", value("/u/libtaskd.so"), &["/c/libmspti.so", "/u/libtaskd.so"]),
+            (BOTH, added(&["/c/libmspti.so", "/t/libtaskd.so"]), &["/c/libmspti.so", "/t/libtaskd.so"][..]),
+            (
+                "/c/my-mspti.so:/t/libtaskd.so",
+                added(&["/c/my-mspti.so", "/t/libtaskd.so"]),
+                &["/c/my-mspti.so", "/t/libtaskd.so"],
+            ),
+            (
+                "/c/libmspti.so:/t/taskd2.so:/user.so",
+                added(&["/c/libmspti.so", "/t/taskd2.so"]),
+                &["/c/libmspti.so", "/t/taskd2.so"],
+            ),
+            // One was the user's own.
+            (
+                "/c/libmspti.so:/u/libtaskd.so",
+                added(&["/c/libmspti.so"]),
+                &["/c/libmspti.so", "/u/libtaskd.so"],
+            ),
             (
                 "/c/libmspti.so:/t/libtaskd.so:$(SWANSONG_ORIGINAL_LD_PRELOAD)",
-                former(FormerPreload::ValueFrom),
+                added(&["/c/libmspti.so", "/t/libtaskd.so"]),
                 &["/c/libmspti.so", "/t/libtaskd.so"],
             ),
-            (BOTH, former(FormerPreload::Absent), &["/c/libmspti.so", "/t/libtaskd.so"]),
-            (BOTH, former(FormerPreload::Null), &["/c/libmspti.so", "/t/libtaskd.so"]),
             // Nothing had to be added: the user had both.
             (
                 "/c/libmspti.so /t/libtaskd.so /mine.so",

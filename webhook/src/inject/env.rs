@@ -5,7 +5,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::Site;
 use super::operation::Operation;
 use super::preload;
-use super::record::{ContainerRecord, FormerPreload};
+use super::record::{ContainerRecord, FormerPreload, PreloadRecord};
 use super::report::{Action, ActionKind};
 use super::view::{Container, EnvVar, Slot};
 use crate::policy::{NamedPort, Policy, PreloadValueFrom};
@@ -31,6 +31,16 @@ struct NewVar<'p> {
 enum NewValue<'p> {
     Literal(std::borrow::Cow<'p, str>),
     FieldPath(&'static str),
+}
+
+impl NewValue<'_> {
+    /// The value as the record has it; `None` for a reference.
+    fn literal(&self) -> Option<String> {
+        match self {
+            Self::Literal(value) => Some(value.to_string()),
+            Self::FieldPath(_) => None,
+        }
+    }
 }
 
 impl Serialize for NewVar<'_> {
@@ -190,6 +200,7 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         let order = self.policy.preload_order;
         let Some((index, entry)) = self.container.last_env(preload::VARIABLE) else {
             let value = ours.join(":");
+            self.record_preload(ours, None);
             self.site.act(Action::added(FIELD, value.clone()));
             self.add(preload::VARIABLE, NewValue::Literal(value.into()), 0);
             if !self.container.env_from.items().is_empty() {
@@ -217,7 +228,10 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
                         (FormerPreload::Value(user.to_string()), Operation::replace(path, &value))
                     }
                 };
-                self.record.preload = Some(former);
+                self.record_preload(
+                    ours.iter().filter(|path| !preload::tokens(user).any(|token| token == **path)),
+                    Some(former),
+                );
                 self.site.operations.push(operation);
                 self.site.act(Action {
                     field: FIELD.into(),
@@ -246,7 +260,7 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         self.site
             .operations
             .push(Operation::replace(format!("{}/env/{index}/name", self.path), &ORIGINAL_PRELOAD));
-        self.record.preload = Some(FormerPreload::ValueFrom);
+        self.record_preload(ours, Some(FormerPreload::ValueFrom));
         self.site.act(Action {
             field: "env.LD_PRELOAD".into(),
             action: ActionKind::Merged,
@@ -256,6 +270,15 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         self.add(preload::VARIABLE, NewValue::Literal(value.into()), index + 1);
     }
 
+    fn record_preload<'l>(
+        &mut self,
+        libraries: impl IntoIterator<Item = &'l &'l str>,
+        former: Option<FormerPreload>,
+    ) {
+        let libraries = libraries.into_iter().map(|path| (*path).to_owned()).collect();
+        self.record.preload = Some(PreloadRecord { libraries, former });
+    }
+
     /// Notes an entry to be added before the first one from index `from` on that refers to it: the kubelet
     /// resolves `$(NAME)` only against entries that stand before.
     fn add(&mut self, name: &'p str, value: NewValue<'p>, from: usize) {
@@ -263,7 +286,9 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         let referring =
             present.find(|(_, entry)| entry.value.present().is_some_and(|value| refers_to(value, name)));
         let before = referring.map_or(usize::MAX, |(index, _)| index);
-        self.record.env.push(name.to_owned());
+        if name != preload::VARIABLE {
+            self.record.env.insert(name.to_owned(), value.literal());
+        }
         self.additions.push(NewVar { name, value, before });
     }
 

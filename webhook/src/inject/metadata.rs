@@ -30,8 +30,10 @@ impl MetadataChanges {
         operations: &mut Vec<Operation>,
         warnings: &mut Vec<Warning>,
     ) {
-        record.annotations.extend(self.annotations.iter().map(|(key, _)| (*key).to_owned()));
-        record.labels.extend(self.labels.iter().map(|(key, _)| (*key).to_owned()));
+        record
+            .annotations
+            .extend(self.annotations.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
+        record.labels.extend(self.labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
         record
             .replaced
             .extend(self.rewritten.iter().map(|(key, former, _)| ((*key).to_owned(), former.clone())));

@@ -70,7 +70,7 @@ pub(super) fn inject(
     if additions.is_empty() {
         return;
     }
-    record.ports.extend(additions.iter().map(|port| format!("{}/TCP", port.port)));
+    record.ports.extend(additions.iter().map(ToString::to_string));
     let list = format!("{path}/ports");
     match &container.ports {
         Slot::Absent => record.absent.push("ports".to_owned()),
@@ -174,6 +174,6 @@ fn place(
         );
     }
     network.declared.insert(i64::from(*number));
-    site.act(Action::added(field, format!("{number}/TCP {name}")));
+    site.act(Action::added(field, port.to_string()));
     true
 }

@@ -1,8 +1,9 @@
 //! The annotation `swansong.dev/injected`: what was added, so that `uninject` is exact.
 //!
 //! It stands on what was changed: on each pod template (or Pod), and on a job whose own metadata was
-//! changed. Compact JSON, for example
-//! `{"version":1,"containers":{"ascend":{"env":["POD_IP"],"ports":["8000/TCP"],"absent":["ports"]}}}`.
+//! changed. It holds what was written, not only where, so that what the user changed since is told from
+//! what is still Swansong's. Compact JSON, for example
+//! `{"version":1,"containers":{"ascend":{"env":{"TTP_PORT":"8000"},"ports":["8000/TCP ttp-port"],"absent":["ports"]}}}`.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +22,11 @@ pub struct Record {
     /// Format of this record.
     pub version: u32,
     /// Annotations that were added beside this one.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub annotations: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
     /// Labels that were added.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub labels: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// Annotations that were rewritten, with their former values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub replaced: BTreeMap<String, String>,
@@ -44,21 +45,32 @@ pub struct Record {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContainerRecord {
-    /// Environment variables that were added.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub env: Vec<String>,
-    /// Ports that were added, as `8000/TCP`.
+    /// Environment variables that were added, `LD_PRELOAD` left out, with their values; `null` is a valueFrom.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, Option<String>>,
+    /// Ports that were added, as `8000/TCP ttp-port`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<String>,
-    /// What the `LD_PRELOAD` entry was before ours were joined to it.
+    /// What was done to `LD_PRELOAD`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub preload: Option<FormerPreload>,
+    pub preload: Option<PreloadRecord>,
     /// Which of `env` and `ports` weren't there before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<String>,
     /// Which of them were `null` before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub null: Vec<String>,
+}
+
+/// What was done to `LD_PRELOAD`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PreloadRecord {
+    /// The paths that were added to it.
+    pub libraries: Vec<String>,
+    /// The user's entry that they were joined to; `None` if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former: Option<FormerPreload>,
 }
 
 /// An `LD_PRELOAD` entry as the user wrote it.
@@ -73,6 +85,16 @@ pub enum FormerPreload {
     Null,
     /// It had a valueFrom and was renamed.
     ValueFrom,
+}
+
+impl FormerPreload {
+    /// The literal value, empty when there was none.
+    pub fn literal(&self) -> &str {
+        match self {
+            Self::Value(text) => text,
+            Self::Absent | Self::Null | Self::ValueFrom => "",
+        }
+    }
 }
 
 /// Why an annotation isn't a record.
@@ -113,24 +135,34 @@ impl Record {
     }
 
     /// This older record extended by a newer one: a Pod that got part of its injection from its template.
+    ///
+    /// Of what was written, the newer knows what stands there; of what was there before, the older does.
     #[must_use]
     pub fn extended_by(mut self, newer: Self) -> Self {
-        extend(&mut self.annotations, newer.annotations);
-        extend(&mut self.labels, newer.labels);
+        self.annotations.extend(newer.annotations);
+        self.labels.extend(newer.labels);
         for (key, former) in newer.replaced {
             self.replaced.entry(key).or_insert(former);
         }
         extend(&mut self.absent, newer.absent);
         extend(&mut self.null, newer.null);
         for (name, container) in newer.containers {
-            let older = self.containers.entry(name).or_default();
-            extend(&mut older.env, container.env);
-            extend(&mut older.ports, container.ports);
-            older.preload = older.preload.take().or(container.preload);
-            extend(&mut older.absent, container.absent);
-            extend(&mut older.null, container.null);
+            self.containers.entry(name).or_default().extend_by(container);
         }
         self
+    }
+}
+
+impl ContainerRecord {
+    fn extend_by(&mut self, newer: Self) {
+        self.env.extend(newer.env);
+        extend(&mut self.ports, newer.ports);
+        match (&mut self.preload, newer.preload) {
+            (Some(older), Some(newer)) => extend(&mut older.libraries, newer.libraries),
+            (preload, newer) => *preload = preload.take().or(newer),
+        }
+        extend(&mut self.absent, newer.absent);
+        extend(&mut self.null, newer.null);
     }
 }
 
@@ -148,8 +180,11 @@ mod tests {
 
     fn record() -> Record {
         let ascend = ContainerRecord {
-            env: vec!["POD_IP".to_owned()],
-            preload: Some(FormerPreload::Value("/a.so".to_owned())),
+            env: BTreeMap::from([("POD_IP".to_owned(), None)]),
+            preload: Some(PreloadRecord {
+                libraries: vec!["/o.so".to_owned()],
+                former: Some(FormerPreload::Value("/a.so".to_owned())),
+            }),
             ..ContainerRecord::default()
         };
         Record { containers: BTreeMap::from([("ascend".to_owned(), ascend)]), ..Record::default() }
@@ -160,7 +195,7 @@ mod tests {
         let text = record().into_annotation();
         assert_eq!(
             text,
-            r#"{"version":1,"containers":{"ascend":{"env":["POD_IP"],"preload":{"value":"/a.so"}}}}"#
+            r#"{"version":1,"containers":{"ascend":{"env":{"POD_IP":null},"preload":{"libraries":["/o.so"],"former":{"value":"/a.so"}}}}}"#
         );
         assert_eq!(Record::parse(&text).expect("own output"), Record { version: 1, ..record() });
     }
@@ -174,9 +209,14 @@ mod tests {
 
     #[test]
     fn the_older_record_knows_what_the_user_wrote() {
-        let mut newer = record();
-        newer.containers.get_mut("ascend").expect("there").preload = Some(FormerPreload::Absent);
-        let merged = record().extended_by(newer);
-        assert_eq!(merged, record());
+        let (mut newer, mut both) = (record(), record());
+        let library = || vec!["/p.so".to_owned()];
+        let ascend = newer.containers.get_mut("ascend").expect("there");
+        ascend.preload = Some(PreloadRecord { libraries: library(), former: Some(FormerPreload::Absent) });
+        ascend.env.insert("POD_IP".to_owned(), Some("newer".to_owned()));
+        let ascend = both.containers.get_mut("ascend").expect("there");
+        ascend.preload.as_mut().expect("there").libraries.extend(library());
+        ascend.env.insert("POD_IP".to_owned(), Some("newer".to_owned()));
+        assert_eq!(record().extended_by(newer), both);
     }
 }

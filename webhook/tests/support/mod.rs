@@ -37,7 +37,7 @@ pub fn pod(object: &Value) -> Injected {
 
 /// The object as it was before its injection.
 pub fn undone(kind: WorkloadKind, object: &Value) -> Value {
-    apply(object, &undo::uninject(kind, &object.to_string()).expect("an injected object"))
+    apply(object, &undo::uninject(kind, &object.to_string()).expect("an injected object").operations)
 }
 
 pub fn apply(object: &Value, operations: &[Operation]) -> Value {
