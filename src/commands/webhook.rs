@@ -2,6 +2,8 @@
 
 mod background;
 mod certificate;
+mod client;
+mod nodes;
 mod observe;
 mod open_files;
 mod rotation;
@@ -18,11 +20,13 @@ use anyhow::Context;
 use arc_swap::ArcSwap;
 use swansong_certs::Resolver;
 use swansong_webhook::config::{Config, ConfigEvent, ConfigWatcher};
+use swansong_webhook::ready_nodes::LastSeen;
 use swansong_webhook::server::{Limits, Metrics, Parts, Server};
 use tracing::{info, warn};
 
 use self::background::Background;
 use self::certificate::Certificate;
+use self::nodes::Looking;
 use self::signals::Signals;
 use crate::logging::Logging;
 
@@ -78,6 +82,10 @@ pub(crate) struct Webhook {
     /// Threads that answer reviews [default: one for each core, at most 4]
     #[arg(long, env = "SWANSONG_WORKERS", value_name = "N")]
     workers: Option<NonZeroUsize>,
+    /// How often is looked whether a node is ready, when nodeReadiness is require
+    #[arg(long, env = "SWANSONG_NODES_INTERVAL", value_name = "TIME", default_value = "15s", hide = true,
+          value_parser = humantime::parse_duration)]
+    nodes_interval: Duration,
     #[command(flatten)]
     logging: Logging,
 }
@@ -106,6 +114,9 @@ impl Webhook {
         let metrics = Arc::new(Metrics::new());
         let mut background = Background::default();
         let config = self.config(&metrics, &mut background)?;
+        let ready_nodes = Arc::new(LastSeen::default());
+        let looking = Looking::new(Arc::clone(&config), Arc::clone(&ready_nodes), self.nodes_interval);
+        background.start(looking.run());
         let resolver = Resolver::new();
         let observer = observe::certificate(Arc::clone(&metrics));
         let tls = self.certificate.tls(&resolver, &observer, self.reload_interval, &mut background)?;
@@ -119,6 +130,7 @@ impl Webhook {
             tls,
             has_certificate: Box::new(move || resolver.current().is_some()),
             config,
+            ready_nodes,
             metrics,
             limits,
         })

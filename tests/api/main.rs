@@ -7,5 +7,6 @@
 mod certificates;
 mod inputs;
 mod jobs;
+mod node_readiness;
 mod pods;
 mod support;

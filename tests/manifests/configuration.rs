@@ -3,7 +3,7 @@
 use std::fs;
 
 use swansong_webhook::config::{Config, Strictness};
-use swansong_webhook::policy::Policy;
+use swansong_webhook::policy::{NodeReadiness, Policy};
 
 use crate::kustomize::{Rendered, root};
 
@@ -14,6 +14,9 @@ fn the_shipped_configuration_is_the_default() {
     let strict = Rendered::of("overlays/strict").config();
     assert_eq!(strict.strictness(), Strictness::Deny);
     assert_eq!(strict.policy(), Config::default().policy());
+    let ready = Rendered::of("overlays/node-readiness").config();
+    let required = Policy { node_readiness: NodeReadiness::Require, ..Policy::default() };
+    assert_eq!((ready.policy(), ready.strictness()), (&required, Strictness::Warn));
 }
 
 /// Whoever removes the `# ` in front of a key gets what was in force before, the example of an image apart.
@@ -29,8 +32,16 @@ fn the_commented_out_configuration_shows_the_defaults() {
     let shown: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# ")).filter(|line| is_key(line)).collect();
     let shown = shown.join("\n");
-    for key in ["libraries:", "preload:", "ports:", "env:", "torchrunDefaults:", "strategies:", "strictness:"]
-    {
+    for key in [
+        "libraries:",
+        "preload:",
+        "ports:",
+        "env:",
+        "torchrunDefaults:",
+        "strategies:",
+        "nodeReadiness:",
+        "strictness:",
+    ] {
         assert!(shown.lines().any(|line| line.starts_with(key)), "{key} isn't shown");
     }
     let config = Config::parse(&shown).unwrap_or_else(|faults| panic!("{faults}\n{shown}"));

@@ -9,7 +9,8 @@ use serde_json::Value;
 use swansong_testcluster::{Tier, programs};
 use swansong_webhook::config::Config;
 
-pub(crate) const OVERLAYS: [&str; 3] = ["base", "overlays/cert-manager", "overlays/strict"];
+pub(crate) const OVERLAYS: [&str; 4] =
+    ["base", "overlays/cert-manager", "overlays/node-readiness", "overlays/strict"];
 pub(crate) const NAMESPACE: &str = "swansong-system";
 
 pub(crate) fn root() -> PathBuf {

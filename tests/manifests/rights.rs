@@ -32,6 +32,21 @@ fn rights_name_their_objects() {
     assert_eq!(rules, 3);
 }
 
+/// One list more than the base, in its own role, and a way to ask it also where cert-manager took the others away.
+#[test]
+fn only_who_requires_ready_nodes_may_list_nodes() {
+    let rendered = Rendered::of("overlays/node-readiness");
+    let base = Rendered::of("base");
+    let names =
+        |rendered: &Rendered| -> Vec<String> { rendered.of_kind("ClusterRole").map(identity).collect() };
+    let more: Vec<_> = names(&rendered).into_iter().filter(|name| !names(&base).contains(name)).collect();
+    let [more] = &more[..] else { panic!("{more:?}") };
+    let role = rendered.of_kind("ClusterRole").find(|role| identity(role) == *more).expect("the role");
+    assert_eq!(role["rules"], json!([{ "apiGroups": [""], "resources": ["nodes"], "verbs": ["list"] }]));
+    assert_eq!(rendered.one("NetworkPolicy"), base.one("NetworkPolicy"));
+    assert_eq!(rendered.pod()["spec"]["automountServiceAccountToken"], true);
+}
+
 #[test]
 fn with_cert_manager_no_rights_are_left() {
     let rendered = Rendered::of("overlays/cert-manager");

@@ -13,6 +13,7 @@
 //! - [`inject`]: what is added to a template, and its exact undo.
 //! - [`policy`]: the validated settings the core obeys.
 //! - [`config`]: the YAML file those come from, with hot reload.
+//! - [`ready_nodes`]: whether there are nodes that a job may require, as last seen.
 //! - [`review`]: an admission review in, its answer out.
 //! - [`server`]: HTTPS around it, with health and metrics.
 //! - [`reason`]: the one vocabulary of skips and findings.
@@ -20,6 +21,7 @@
 pub mod config;
 pub mod inject;
 pub mod policy;
+pub mod ready_nodes;
 pub mod reason;
 pub mod review;
 pub mod server;

@@ -31,6 +31,8 @@ pub struct Policy {
     pub taskd_port: NamedPort,
     /// Further environment variables, name and value, added in this order where the user has none.
     pub extra_env: Vec<(String, String)>,
+    /// Whether pods are drawn to nodes that are able to save a dying job.
+    pub node_readiness: NodeReadiness,
 }
 
 /// Absolute paths inside the training image.
@@ -89,6 +91,18 @@ pub enum PreloadValueFrom {
     Skip,
 }
 
+/// What is asked of the nodes of injected pods, by the label that the node agent keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NodeReadiness {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Ready nodes are preferred.
+    Prefer,
+    /// Pods run on ready nodes only.
+    Require,
+}
+
 impl Default for Policy {
     fn default() -> Self {
         Self {
@@ -100,6 +114,7 @@ impl Default for Policy {
             ttp_port: NamedPort { name: "ttp-port".to_owned(), port: 8000 },
             taskd_port: NamedPort { name: "taskd-port".to_owned(), port: 9601 },
             extra_env: Vec::new(),
+            node_readiness: NodeReadiness::default(),
         }
     }
 }

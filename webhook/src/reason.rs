@@ -65,6 +65,16 @@ reasons! {
     HostNetworkPortTaken,
     /// Under hostNetwork the declared ports keep the pods of a template from sharing a node.
     HostNetworkSeveralPods,
+    /// The configuration asks for nodes that are able to save a dying job (nodeReadiness).
+    NodeReadiness,
+    /// The pod names its node (spec.nodeName), so no affinity has a say in it.
+    NodeAlreadyChosen,
+    /// The required node affinity has no term that could match a node, so a requirement more changes nothing.
+    NodeSelectorMatchesNothing,
+    /// The pod requires a node that is able to save a dying job, and at last look there was none that takes pods.
+    NoNodeReady,
+    /// The pod requires a node that is able to save a dying job, and whether there is one isn't known.
+    NodesUnknown,
     /// No template could be told to be rank 0.
     NoRankZero,
     /// The strategy was copied from the job, since ascend-operator doesn't copy job annotations to pods.

@@ -1,13 +1,15 @@
 //! Laws that hold for every object, whatever is in it.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+#[path = "laws/affinity.rs"]
+mod affinity;
 mod support;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use support::{MSPTI, TASKD, apply, run, undone};
 use swansong_webhook::inject::{inject, preload, undo};
-use swansong_webhook::policy::{Policy, PreloadOrder, PreloadValueFrom};
+use swansong_webhook::policy::{NodeReadiness, Policy, PreloadOrder, PreloadValueFrom};
 use swansong_webhook::workload::WorkloadKind;
 
 /// Any JSON, as a field nobody knows.
@@ -168,16 +170,22 @@ fn metadata(annotations: impl Strategy<Value = Option<Value>>) -> impl Strategy<
     })
 }
 
-fn spec() -> impl Strategy<Value = Value> {
+// Boxed: strategies nest by value and would fill a test's stack.
+fn spec() -> BoxedStrategy<Value> {
     let containers = (1..4usize).prop_flat_map(|count| (0..count).map(container).collect::<Vec<_>>());
-    (containers, maybe(any::<bool>().prop_map(Value::from)), maybe(any_json()), list(container(9), 2))
-        .prop_map(|(containers, host_network, future, init)| {
+    let nodes = (maybe(affinity::affinity()), maybe(affinity::node_selector()), affinity::node_name());
+    (containers, maybe(any::<bool>().prop_map(Value::from)), maybe(any_json()), list(container(9), 2), nodes)
+        .prop_map(|(containers, host_network, future, init, (affinity, node_selector, node_name))| {
             let mut spec = json!({"containers": containers});
+            put(&mut spec, "affinity", affinity);
+            put(&mut spec, "nodeSelector", node_selector);
+            put(&mut spec, "nodeName", node_name);
             put(&mut spec, "hostNetwork", host_network);
             put(&mut spec, "futureField", future);
             put(&mut spec, "initContainers", init);
             spec
         })
+        .boxed()
 }
 
 fn a_pod() -> impl Strategy<Value = (WorkloadKind, Value)> {
@@ -225,16 +233,19 @@ fn an_object() -> impl Strategy<Value = (WorkloadKind, Value)> {
 }
 
 fn a_policy() -> impl Strategy<Value = Policy> {
-    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(last, skip, extra)| Policy {
-        preload_order: if last { PreloadOrder::Last } else { PreloadOrder::First },
-        preload_value_from: if skip { PreloadValueFrom::Skip } else { PreloadValueFrom::Reference },
-        extra_env: if extra {
-            vec![("A".to_owned(), "1".to_owned()), ("Z".to_owned(), "2".to_owned())]
-        } else {
-            vec![]
+    (any::<bool>(), any::<bool>(), any::<bool>(), affinity::node_readiness()).prop_map(
+        |(last, skip, extra, node_readiness)| Policy {
+            node_readiness,
+            preload_order: if last { PreloadOrder::Last } else { PreloadOrder::First },
+            preload_value_from: if skip { PreloadValueFrom::Skip } else { PreloadValueFrom::Reference },
+            extra_env: if extra {
+                vec![("A".to_owned(), "1".to_owned()), ("Z".to_owned(), "2".to_owned())]
+            } else {
+                vec![]
+            },
+            ..Policy::default()
         },
-        ..Policy::default()
-    })
+    )
 }
 
 /// The user's own preloads that a container ends up with.
@@ -269,8 +280,42 @@ proptest! {
             let ours = path.contains("/containers/") && (path.contains("/env") || path.contains("/ports"))
                 || path.ends_with("/metadata")
                 || path.contains("/metadata/annotations")
+                || path.ends_with("/spec/affinity")
+                || path.contains("/spec/affinity/nodeAffinity")
                 || path.starts_with("/metadata/labels");
             prop_assert!(ours, "{path}");
+        }
+    }
+
+    /// A template injected under one configuration, and its Pods under the next.
+    #[test]
+    fn the_undo_is_exact_after_the_configuration_changed(
+        (kind, object) in an_object(),
+        policy in a_policy(),
+        later in affinity::node_readiness(),
+    ) {
+        let injected = run(kind, &object, &policy).object;
+        let later = Policy { node_readiness: later, ..policy };
+        let again = run(kind, &injected, &later).object;
+        prop_assert_eq!(undone(kind, &again), object);
+    }
+
+    #[test]
+    fn a_pod_lands_where_it_would_and_on_ready_nodes_only_where_that_is_required(
+        (kind, object) in a_pod(),
+        policy in a_policy(),
+        node in affinity::node(),
+    ) {
+        let injected = run(kind, &object, &policy);
+        let before = affinity::may_run_on(&object["spec"], &node);
+        let after = affinity::may_run_on(&injected.object["spec"], &node);
+        let asked = injected.outcome.operations.iter().any(|operation| operation.path.contains("/affinity"));
+        if policy.node_readiness == NodeReadiness::Require && asked && !affinity::speaks_of_readiness(&object) {
+            prop_assert_eq!(after, before && node["labels"]["swansong.dev/dump-ready"] == "true");
+        } else if policy.node_readiness == NodeReadiness::Require {
+            prop_assert!(before || !after, "a node the user excluded");
+        } else {
+            prop_assert_eq!(after, before);
         }
     }
 

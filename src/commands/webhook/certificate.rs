@@ -1,14 +1,11 @@
 //! Where the webhook's certificate comes from: files that someone else keeps, or a Secret that Swansong keeps.
 
 use std::env;
-use std::error::Error;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use kube::config::{InferConfigError, KubeconfigError};
 use rustls::ServerConfig;
 use swansong_certs::{
     ClientRootsWatcher, FilePair, FileWatcher, Manager, MinimumTls, Objects, Observer, Resolver, SystemClock,
@@ -16,6 +13,7 @@ use swansong_certs::{
 };
 
 use super::background::Background;
+use super::client::{IN_CLUSTER, client_config};
 use super::rotation::Rotation;
 
 /// Set by the manifests from the downward API.
@@ -26,9 +24,6 @@ const POD_NAME: &str = "POD_NAME";
 
 /// Set by the container runtime: the pod's name, unless the pod is on its node's network.
 const HOSTNAME: &str = "HOSTNAME";
-
-/// Set by the kubelet in every pod.
-const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
 
 /// The oldest TLS that is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -114,7 +109,12 @@ impl Certificate {
             return Ok("files");
         }
         self.rotation.check()?;
-        let config = client_config().await?;
+        let config = client_config().await.map_err(|problem| {
+            anyhow!(
+                "without --tls-cert and --tls-key the certificate is kept in a Secret, but there is no cluster to keep \
+                 it in: {problem}; give both files, run in a cluster, or set KUBECONFIG"
+            )
+        })?;
         let namespace = self.namespace.clone().or_else(|| env::var(POD_NAMESPACE).ok());
         let namespace =
             namespace.filter(|name| !name.is_empty()).unwrap_or_else(|| config.default_namespace.clone());
@@ -132,40 +132,6 @@ impl Certificate {
         };
         background.start(manager.run(self.rotation.check_interval()));
         Ok("secret")
-    }
-}
-
-/// In a pod the API server is called by the address in the environment: cluster DNS may come up after us.
-async fn client_config() -> anyhow::Result<kube::Config> {
-    // The errors tell their causes themselves, so there is no chain to keep.
-    let (config, fault) = if env::var_os(IN_CLUSTER).is_some() {
-        (kube::Config::incluster().map_err(|error| error.to_string()), "the service account can't be used,")
-    } else {
-        (kube::Config::infer().await.map_err(|error| kubeconfig_fault(&error)), "this isn't a Pod, and")
-    };
-    config.map_err(|problem| {
-        anyhow!(
-            "without --tls-cert and --tls-key the certificate is kept in a Secret, but there is no cluster to keep \
-             it in: {fault} {problem}; give both files, run in a cluster, or set KUBECONFIG"
-        )
-    })
-}
-
-/// What is wrong with the kubeconfig. That there is no service account either goes without saying outside a pod.
-fn kubeconfig_fault(error: &InferConfigError) -> String {
-    match error.source().and_then(|source| source.downcast_ref()) {
-        Some(KubeconfigError::ReadConfig(problem, path)) if problem.kind() == io::ErrorKind::NotFound => {
-            format!("there is no {}", path.display())
-        }
-        Some(KubeconfigError::ReadConfig(problem, path)) => {
-            format!("{} can't be read ({problem})", path.display())
-        }
-        Some(KubeconfigError::Parse(error)) => {
-            let error = error.to_string();
-            format!("the kubeconfig is no sound YAML ({})", error.lines().next().unwrap_or_default())
-        }
-        Some(other) => format!("the kubeconfig can't be used ({other})"),
-        None => error.to_string(),
     }
 }
 

@@ -2,9 +2,11 @@
 
 use serde_saphyr::{Location, Spanned};
 
-use super::file::{At, Env, File, Image, Libraries, Order, Port, Ports, Preload, ValueFrom};
+use super::file::{At, Env, File, Image, Libraries, Order, Port, Ports, Preload, Readiness, ValueFrom};
 use super::{Config, Fault, Faults};
-use crate::policy::{ImageRule, NamedPort, Policy, PreloadOrder, PreloadValueFrom, preload_path_fault};
+use crate::policy::{
+    ImageRule, NamedPort, NodeReadiness, Policy, PreloadOrder, PreloadValueFrom, preload_path_fault,
+};
 use crate::strategy;
 
 /// What torchrun reads as defaults of its flags `--max-restarts` and `--monitor-interval`; the values are those of
@@ -39,6 +41,11 @@ pub(super) fn check(file: File) -> Result<Config, Faults> {
     checker.ports(file.ports.unwrap_or_default());
     checker.env(file.env.unwrap_or_default(), file.torchrun_defaults.unwrap_or_default());
     checker.strategies(file.strategies);
+    checker.policy.node_readiness = match file.node_readiness {
+        None | Some(Readiness::Off) => NodeReadiness::Off,
+        Some(Readiness::Prefer) => NodeReadiness::Prefer,
+        Some(Readiness::Require) => NodeReadiness::Require,
+    };
     let strictness = file.strictness.unwrap_or_default();
     Faults::none_or(checker.faults, Config { policy: checker.policy, strictness })
 }

@@ -20,6 +20,7 @@ pub(super) struct File {
     pub(super) env: Option<Env>,
     pub(super) torchrun_defaults: Option<bool>,
     pub(super) strategies: At<Vec<Spanned<String>>>,
+    pub(super) node_readiness: Option<Readiness>,
     pub(super) strictness: Option<Strictness>,
 }
 
@@ -59,6 +60,14 @@ pub(super) enum Order {
 pub(super) enum ValueFrom {
     Reference,
     Skip,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Readiness {
+    Off,
+    Prefer,
+    Require,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::policy::{ImageRule, LIBMSPTI, NamedPort, PreloadOrder, PreloadValueFrom};
+use crate::policy::{ImageRule, LIBMSPTI, NamedPort, NodeReadiness, PreloadOrder, PreloadValueFrom};
 
 #[test]
 fn nothing_written_is_the_default() {
@@ -26,6 +26,7 @@ env:
   A_FIRST: on
 torchrunDefaults: true
 strategies: [dump, exit]
+nodeReadiness: prefer
 strictness: deny
 "#,
     )
@@ -50,6 +51,7 @@ strictness: deny
     assert_eq!(policy.ttp_port, NamedPort { name: "ttp".to_owned(), port: 8001 });
     assert_eq!(policy.taskd_port, Policy::default().taskd_port);
     assert_eq!(policy.triggers, ["dump", "exit"]);
+    assert_eq!(policy.node_readiness, NodeReadiness::Prefer);
     let env: Vec<(&str, &str)> =
         policy.extra_env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(
@@ -66,6 +68,19 @@ fn a_value_of_env_outweighs_the_torchrun_default() {
     assert_eq!(names, ["PET_MAX_RESTARTS=3", "PET_MONITOR_INTERVAL=10"]);
 }
 
+/// YAML 1.1 would read a bare `off` as false.
+#[test]
+fn off_needs_no_quotes() {
+    for (text, expected) in [
+        ("nodeReadiness: off", NodeReadiness::Off),
+        ("nodeReadiness: \"off\"", NodeReadiness::Off),
+        ("nodeReadiness:", NodeReadiness::Off),
+        ("nodeReadiness: require", NodeReadiness::Require),
+    ] {
+        assert_eq!(Config::parse(text).expect(text).policy().node_readiness, expected, "{text}");
+    }
+}
+
 /// Text, line of the fault, what its message must hold.
 const FAULTY: &[(&str, u64, &[&str])] = &[
     ("librarys: {}\n", 1, &["librarys", "libraries"]),
@@ -74,6 +89,7 @@ const FAULTY: &[(&str, u64, &[&str])] = &[
     ("preload: { order: middle }\n", 1, &["middle", "first"]),
     ("preload:\n  valueFrom: drop\n", 2, &["drop", "reference"]),
     ("strictness: fail\n", 1, &["fail", "warn"]),
+    ("nodeReadiness: always\n", 1, &["always", "prefer", "require"]),
     ("torchrunDefaults: maybe\n", 1, &["true or false"]),
     ("ports: [1]\n", 1, &["mapping"]),
     ("a: b: c\n", 1, &[]),

@@ -1,12 +1,13 @@
 //! The mutation core: raw JSON in, sparse operations and findings out; no I/O, no clock.
 //!
 //! The same function serves every kind. It reads the object through borrowed views ([`view`]), decides
-//! per template ([`options`], [`select`]) and per container (`env`, `ports`, [`preload`]), and writes
+//! per template ([`options`], [`select`], [`node_readiness`]) and per container (`env`, `ports`, [`preload`]), and writes
 //! down what it did ([`record`]) so that [`undo::uninject`] is exact. A second pass over its own output
 //! yields no operations.
 
 mod env;
 mod metadata;
+pub mod node_readiness;
 pub mod operation;
 pub mod options;
 mod ports;
@@ -163,6 +164,9 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
                     }
                     report.containers.push(containers);
                 }
+                if !chosen.is_empty() {
+                    self.nodes(spec, &mut record, &mut report.actions, operations, warnings);
+                }
                 chosen.is_empty().then_some(Reason::NoContainerChosen)
             }
         };
@@ -173,6 +177,21 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
         }
         changes.emit(path, &template.metadata, record, operations, warnings);
         report
+    }
+
+    fn nodes(
+        &self,
+        spec: &PodSpec<'_>,
+        record: &mut Record,
+        actions: &mut Vec<Action>,
+        operations: &mut Vec<Operation>,
+        warnings: &mut Vec<Warning>,
+    ) {
+        let (wanted, path) = (self.policy.node_readiness, &self.located.path);
+        if let Some(asked) = node_readiness::ask(wanted, path, &self.prefix(), spec, operations, warnings) {
+            record.node_readiness = asked.record;
+            actions.push(asked.action);
+        }
     }
 
     fn container(

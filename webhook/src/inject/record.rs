@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::node_readiness::NodeReadinessRecord;
+
 /// The annotation's key.
 pub const ANNOTATION: &str = "swansong.dev/injected";
 
@@ -39,6 +41,9 @@ pub struct Record {
     /// The containers, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub containers: BTreeMap<String, ContainerRecord>,
+    /// The node affinity.
+    #[serde(rename = "nodeReadiness", skip_serializing_if = "NodeReadinessRecord::is_empty")]
+    pub node_readiness: NodeReadinessRecord,
 }
 
 /// What was changed in one container.
@@ -125,13 +130,15 @@ impl Record {
 
     /// Whether nothing was changed.
     pub fn is_empty(&self) -> bool {
-        let Self { version: _, annotations, labels, replaced, absent, null, containers } = self;
+        let Self { version: _, annotations, labels, replaced, absent, null, containers, node_readiness } =
+            self;
         annotations.is_empty()
             && labels.is_empty()
             && replaced.is_empty()
             && absent.is_empty()
             && null.is_empty()
             && containers.is_empty()
+            && node_readiness.is_empty()
     }
 
     /// This older record extended by a newer one: a Pod that got part of its injection from its template.
@@ -146,6 +153,7 @@ impl Record {
         }
         extend(&mut self.absent, newer.absent);
         extend(&mut self.null, newer.null);
+        self.node_readiness = self.node_readiness.extended_by(newer.node_readiness);
         for (name, container) in newer.containers {
             self.containers.entry(name).or_default().extend_by(container);
         }

@@ -115,7 +115,7 @@ fn list(outcome: &Outcome, tell: Tell) -> String {
     for template in &outcome.templates {
         // `Master` of `/spec/replicaSpecs/Master/template`; a Pod has but one template, without a path.
         let part = template.path.rsplit('/').nth(1).unwrap_or_default();
-        entry(&mut list, part, "", &template.actions, tell);
+        entry(&mut list, if part.is_empty() { "pod" } else { part }, "", &template.actions, tell);
         for container in &template.containers {
             entry(&mut list, part, &container.name, &container.actions, tell);
         }

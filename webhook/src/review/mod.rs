@@ -23,9 +23,11 @@ use self::head::Head;
 use self::name::Object;
 pub use self::name::Subject;
 use crate::config::{Config, Strictness};
-use crate::inject;
 use crate::inject::report::{Outcome, Warning};
-use crate::inject::view::{ShapeError, Slot, Text};
+use crate::inject::view::{DUMP_READY_LABEL, ShapeError, Slot, Text};
+use crate::inject::{self, node_readiness};
+use crate::policy::NodeReadiness;
+use crate::ready_nodes::ReadyNodes;
 use crate::reason::Reason;
 use crate::workload::WorkloadKind;
 
@@ -198,13 +200,38 @@ fn text<'s>(slot: &'s Slot<Text<'_>>) -> &'s str {
     slot.present().map_or("", |text| text)
 }
 
-/// Answers the review in `body`.
+/// Answers the review in `body`; `ready` is what is known of the nodes that a job may be made to require.
 ///
 /// # Errors
 ///
 /// When the body is no review; the caller then says HTTP 400.
-pub fn answer<'a>(body: &'a [u8], config: &Config) -> Result<Answer<'a>, NotAReview> {
-    answer_with(body, config.strictness(), |kind, json| inject::inject(kind, json, config.policy()))
+pub fn answer<'a>(body: &'a [u8], config: &Config, ready: ReadyNodes) -> Result<Answer<'a>, NotAReview> {
+    let policy = config.policy();
+    answer_with(body, config.strictness(), |kind, json| {
+        let mut outcome = inject::inject(kind, json, policy)?;
+        if policy.node_readiness == NodeReadiness::Require {
+            outcome.warnings.extend(may_stay_pending(&outcome, ready));
+        }
+        Ok(outcome)
+    })
+}
+
+/// What there is to say when pods are made to require a node that isn't there, or isn't known to be.
+fn may_stay_pending(outcome: &Outcome, ready: ReadyNodes) -> Option<Warning> {
+    let actions = outcome.templates.iter().flat_map(|template| &template.actions);
+    let mut asked = actions.filter(|action| action.field == node_readiness::FIELD);
+    // What the user asked of nodes themselves, they know best.
+    asked.find(|action| matches!(action.reason, Reason::NodeReadiness | Reason::AlreadyPresent))?;
+    let (reason, what) = match ready {
+        ReadyNodes::Some => return None,
+        ReadyNodes::None => (Reason::NoNodeReady, "no node that takes pods is labelled so now"),
+        ReadyNodes::Unknown => (Reason::NodesUnknown, "whether any node is labelled so isn't known"),
+    };
+    let message = format!(
+        "the configuration requires nodes with {DUMP_READY_LABEL}=true, and {what}: if there is none the pods stay \
+         Pending; see `kubectl get nodes -L {DUMP_READY_LABEL}`"
+    );
+    Some(Warning { reason, message })
 }
 
 /// The core as a parameter, so that tests can have one that fails.

@@ -78,8 +78,13 @@ fn see(request: &Value) -> Seen {
 }
 
 fn see_with(request: &Value, config: &str) -> Seen {
+    see_near(request, config, ReadyNodes::Unknown)
+}
+
+fn see_near(request: &Value, config: &str, ready: ReadyNodes) -> Seen {
     let body = review(request).to_string();
-    Seen::of(&answer(body.as_bytes(), &Config::parse(config).expect("sound")).expect("a review"))
+    let config = Config::parse(config).expect("sound");
+    Seen::of(&answer(body.as_bytes(), &config, ready).expect("a review"))
 }
 
 #[test]
@@ -103,6 +108,38 @@ fn a_pod_that_asks_is_patched() {
     assert_eq!(again.verdict, Verdict::Complete);
     assert_eq!(again.patch(), None);
     assert_eq!(again.audit("injected"), None);
+}
+
+#[test]
+fn a_required_node_that_may_not_be_there_is_told() {
+    use ReadyNodes::{None, Some, Unknown};
+    for (config, ready, expected) in [
+        ("nodeReadiness: require", Some, vec![]),
+        ("nodeReadiness: require", None, vec![Reason::NoNodeReady]),
+        ("nodeReadiness: require", Unknown, vec![Reason::NodesUnknown]),
+        ("nodeReadiness: prefer", None, vec![]),
+        ("nodeReadiness: off", None, vec![]),
+        ("", None, vec![]),
+    ] {
+        let seen = see_near(&json!({}), config, ready);
+        assert_eq!(seen.warnings, expected, "{config}, {ready:?}");
+        assert!(seen.told().iter().all(|text| text.contains("Pending") && text.contains("dump-ready")));
+        let asked =
+            seen.audit("injected").expect("told").starts_with("pod: affinity.nodeReadiness; ascend: ");
+        assert_eq!(asked, config.contains("prefer") || config.contains("require"), "{config}");
+    }
+    let told =
+        |object: Value| see_near(&json!({ "object": object }), "nodeReadiness: require", None).warnings;
+    let mut object = pod();
+    object["spec"]["nodeSelector"] = json!({ "swansong.dev/dump-ready": "true" });
+    assert_eq!(told(object.clone()), [Reason::NoNodeReady], "the same by the user's own hand");
+    object["spec"]["nodeSelector"] = json!({ "swansong.dev/dump-ready": "unknown" });
+    assert_eq!(told(object.clone()), []);
+    object["spec"]["nodeName"] = json!("n");
+    assert_eq!(told(object), []);
+    let mut object = pod();
+    object["metadata"]["annotations"] = json!({});
+    assert_eq!(told(object), []);
 }
 
 #[test]
@@ -169,7 +206,8 @@ fn what_is_no_review() {
         (no_uid(json!("")), "no uid"),
         (no_uid(json!(1)), "no AdmissionReview"),
     ] {
-        let error = answer(&body, &Config::default()).expect_err(&String::from_utf8_lossy(&body));
+        let error = answer(&body, &Config::default(), ReadyNodes::Unknown)
+            .expect_err(&String::from_utf8_lossy(&body));
         assert!(error.to_string().contains(needle), "{error}");
     }
 }

@@ -35,6 +35,7 @@ use self::mutate::Shared;
 use self::pace::Times;
 use self::places::Places;
 use crate::config::Config;
+use crate::ready_nodes::LastSeen;
 
 /// Connections to the health port; probes and scrapes need a few.
 const HEALTH_CONNECTIONS: usize = 256;
@@ -102,6 +103,8 @@ pub struct Parts {
     pub has_certificate: HasCertificate,
     /// The configuration, now and later.
     pub config: Arc<ArcSwap<Config>>,
+    /// Whether there are nodes that a job may be made to require, now and later.
+    pub ready_nodes: Arc<LastSeen>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Bounds.
@@ -150,7 +153,8 @@ impl fmt::Debug for Server {
 impl Server {
     /// Opens both ports.
     pub async fn bind(parts: Parts) -> Result<Self, BindError> {
-        let Parts { listen, health_listen, tls, has_certificate, config, metrics, limits } = parts;
+        let Parts { listen, health_listen, tls, has_certificate, config, ready_nodes, metrics, limits } =
+            parts;
         let (listener, address) = open(listen).await?;
         let (health_listener, health_address) = open(health_listen).await?;
         let draining = Arc::new(AtomicBool::new(false));
@@ -158,6 +162,7 @@ impl Server {
             .unwrap_or(Semaphore::MAX_PERMITS);
         let shared = Shared::new(
             config,
+            ready_nodes,
             Arc::clone(&metrics),
             Bodies { most: limits.body, room: Arc::new(Semaphore::new(room)), metrics: Arc::clone(&metrics) },
             limits.review,

@@ -20,6 +20,7 @@ use super::metrics::{Held, Metrics, Refusal};
 use super::patience::Patience;
 use super::quota::Quota;
 use crate::config::Config;
+use crate::ready_nodes::LastSeen;
 use crate::reason::Reason;
 use crate::review::{self, Answer, NotAReview};
 
@@ -27,6 +28,7 @@ use crate::review::{self, Answer, NotAReview};
 #[derive(Debug)]
 pub(super) struct Shared {
     config: Arc<ArcSwap<Config>>,
+    ready_nodes: Arc<LastSeen>,
     metrics: Arc<Metrics>,
     bodies: Bodies,
     /// The longest that a review may take to be there.
@@ -42,6 +44,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(
         config: Arc<ArcSwap<Config>>,
+        ready_nodes: Arc<LastSeen>,
         metrics: Arc<Metrics>,
         bodies: Bodies,
         review_time: Duration,
@@ -49,6 +52,7 @@ impl Shared {
     ) -> Self {
         Self {
             config,
+            ready_nodes,
             metrics,
             bodies,
             review_time,
@@ -90,7 +94,7 @@ impl Shared {
             // Nobody reads the answer; that the object passed by is counted.
             return self.shed(Reason::AnsweredTooLate, body, true);
         }
-        match review::answer(body, &self.config.load()) {
+        match review::answer(body, &self.config.load(), self.ready_nodes.get()) {
             Ok(answer) => {
                 self.metrics.duration.observe(start.elapsed());
                 self.told(answer)

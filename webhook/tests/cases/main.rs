@@ -4,6 +4,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::needless_pass_by_value)]
 
 mod lossy_patches;
+mod node_readiness;
 mod ports;
 mod preload_and_env;
 mod selection;

@@ -5,6 +5,7 @@ mod container;
 use std::collections::BTreeMap;
 
 use self::container::ContainerUndo;
+use super::node_readiness;
 use super::operation::{Operation, escape};
 use super::record::{ANNOTATION, ContainerRecord, Record, RecordError};
 use super::view::{Metadata, Object, PodSpec, ShapeError, Slot};
@@ -49,6 +50,7 @@ pub fn uninject(kind: WorkloadKind, json: &str) -> Result<Undo, UndoError> {
         if let Some(record) = read(metadata, &located.path)? {
             if let Some(spec) = located.template.spec.present() {
                 undo_containers(&located.path, spec, &record.containers, &mut undo);
+                node_readiness::undo(&located.path, spec, &record.node_readiness, &mut undo);
             }
             undo_metadata(&located.path, metadata, &record, &mut undo);
         }

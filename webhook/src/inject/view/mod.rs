@@ -4,11 +4,15 @@
 //! apart ([`Slot`]), since the undo of an injection restores the one or the other; everything that
 //! decides treats them alike.
 
+mod affinity;
 mod json;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+pub use self::affinity::{
+    Affinity, DUMP_READY_LABEL, NodeAffinity, NodeSelector, NodeSelectorTerm, PreferredTerm, Requirement,
+};
 use self::json::view;
 pub use self::json::{Kept, Keys, Ordered, Slot, Text};
 use crate::strategy;
@@ -38,13 +42,13 @@ impl Keys for LabelKeys {
     }
 }
 
-/// Keeps the operating system of a nodeSelector.
+/// Keeps what a nodeSelector says of the operating system and of readiness.
 #[derive(Debug)]
 pub struct NodeSelectorKeys;
 
 impl Keys for NodeSelectorKeys {
     fn keep(key: &str) -> bool {
-        key == "kubernetes.io/os"
+        matches!(key, "kubernetes.io/os" | DUMP_READY_LABEL)
     }
 }
 
@@ -118,8 +122,12 @@ view! {
         pub host_network: "hostNetwork" => Slot<bool>,
         /// The operating system the pod says it is for.
         pub os: "os" => Slot<Os<'a>>,
-        /// The operating system the pod is scheduled to.
+        /// The node the pod is on, or is put on without a scheduler.
+        pub node_name: "nodeName" => Slot<Text<'a>>,
+        /// Labels of the nodes the pod is scheduled to.
         pub node_selector: "nodeSelector" => Slot<Kept<'a, NodeSelectorKeys, Slot<Text<'a>>>>,
+        /// Which nodes and neighbours the pod is drawn to.
+        pub affinity: "affinity" => Slot<Affinity<'a>>,
         /// The containers.
         pub containers: "containers" => Slot<Vec<Container<'a>>>,
         /// Init containers, native sidecars among them.

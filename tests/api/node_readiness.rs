@@ -1,0 +1,223 @@
+//! What is asked of nodes: whether the API server takes it over affinities of every shape, and what is said while no
+//! node is ready.
+
+use std::path::Path;
+use std::time::Duration;
+
+use kube::Client;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+use swansong_testcluster::{Cluster, eventually};
+use tempfile::TempDir;
+
+use crate::support::{
+    REPOSITORY, Webhook, api, asking_pod, base64, calls, configuration, create, creation, rig, swansong,
+};
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+const LABEL: &str = "swansong.dev/dump-ready";
+
+/// A webhook with a configuration of its own, asked about one namespace.
+struct Site {
+    cluster: &'static Cluster,
+    client: Client,
+    namespace: String,
+    _files: TempDir,
+    _webhook: Webhook,
+}
+
+impl Site {
+    /// The webhook has the rights of the service account `swansong-webhook` of `account`'s namespace, if one is given.
+    async fn new(name: &'static str, config: &str, account: Option<&str>) -> Self {
+        let cluster = rig().await.cluster;
+        let client = cluster.client().await.unwrap();
+        let namespace = cluster.namespace(name).await.unwrap();
+        let files = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let path = files.path().join(file);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let issued = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let mut command = swansong(["webhook", "--listen", "127.0.0.1:0", "--health-listen", "127.0.0.1:0"]);
+        command
+            .args(["--log-format", "json", "--nodes-interval", "100ms", "--tls-cert"])
+            .arg(write("tls.crt", &issued.cert.pem()))
+            .arg("--tls-key")
+            .arg(write("tls.key", &issued.signing_key.serialize_pem()))
+            .arg("--config")
+            .arg(write("config.yaml", config))
+            // Without an account it finds no API server at all.
+            .env("KUBECONFIG", files.path().join("kubeconfig"));
+        if let Some(account) = account {
+            let token = cluster.token(account, "swansong-webhook").await.unwrap();
+            write("kubeconfig", &kubeconfig(cluster, &token));
+        }
+        let webhook = tokio::task::spawn_blocking(move || Webhook::start(&command)).await.unwrap();
+        let target = json!({"url": format!("https://{}/mutate", webhook.address), "caBundle": base64(issued.cert.pem())});
+        // The other webhooks of this cluster are asked as well and find nothing left to do, or do their part first.
+        let here = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}, "failurePolicy": "Fail"});
+        create(&client, "", configuration(cluster, name, &target, &here).await).await.unwrap();
+        let site = Self { cluster, client, namespace, _files: files, _webhook: webhook };
+        site.eventually("the webhook to be called", |pod| {
+            let calls = calls(site.cluster, &site.namespace, pod["metadata"]["name"].as_str()?);
+            calls.iter().any(|call| call["configuration"] == name).then_some(())
+        })
+        .await;
+        site
+    }
+
+    async fn create(&self, pod: Value) -> kube::Result<Value> {
+        create(&self.client, &self.namespace, pod).await
+    }
+
+    /// Creates pods until one is as wanted.
+    async fn eventually(&self, what: &str, wanted: impl Fn(&Value) -> Option<()>) {
+        let number = std::cell::Cell::new(0);
+        eventually(what, Duration::from_secs(30), || async {
+            number.set(number.get() + 1);
+            let name = format!("{}-{}", what.replace(' ', "-").to_lowercase(), number.get());
+            let pod = asking_pod(&name, &json!([{"name": "ascend", "image": "x"}]));
+            let stored = self.create(pod).await.map_err(|error| error.to_string())?;
+            wanted(&stored).ok_or_else(|| format!("not {name}"))
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Waits until the warnings at a creation are these.
+    async fn warns(&self, expected: &str) {
+        let what = if expected.is_empty() { "no warning" } else { expected };
+        self.eventually(what, |pod| {
+            let created = creation(self.cluster, &self.namespace, pod["metadata"]["name"].as_str()?)?;
+            let warnings = created.annotations.iter().find(|(key, _)| key.ends_with("swansong.dev/warnings"));
+            (warnings.map_or("", |(_, reasons)| reasons) == expected).then_some(())
+        })
+        .await;
+    }
+}
+
+fn kubeconfig(cluster: &Cluster, token: &str) -> String {
+    let info = cluster.info();
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {"server": info.api_url, "certificate-authority": info.ca_certificate}}],
+        "users": [{"name": "test", "user": {"token": token}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+    })
+    .to_string()
+}
+
+fn ready() -> Value {
+    json!({"key": LABEL, "operator": "In", "values": ["true"]})
+}
+
+/// What the user wrote, and whether the API server takes it.
+fn shapes() -> Vec<(&'static str, Value, bool)> {
+    let zone = json!({"key": "zone", "operator": "In", "values": ["a"]});
+    let fields = json!([{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]);
+    let required = |terms: Value| json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}});
+    let preferred = |terms: Value| json!({"nodeAffinity": {PREFERRED: terms}});
+    vec![
+        ("absent", json!(null), true),
+        ("empty", json!({}), true),
+        ("node-null", json!({"nodeAffinity": null}), true),
+        ("node-empty", json!({"nodeAffinity": {}}), true),
+        ("members-null", json!({"nodeAffinity": {REQUIRED: null, PREFERRED: null}}), true),
+        ("preferred-empty", preferred(json!([])), true),
+        ("preferred", preferred(json!([{"weight": 100, "preference": {"matchExpressions": [zone]}}])), true),
+        ("pod-affinity", json!({"podAntiAffinity": {PREFERRED: []}}), true),
+        ("one-term", required(json!([{"matchExpressions": [zone]}])), true),
+        ("two-terms", required(json!([{"matchExpressions": [zone]}, {"matchFields": fields}])), true),
+        ("null-term", required(json!([null, {}, {"matchExpressions": [zone]}])), true),
+        ("only-empty-terms", required(json!([{}, null])), true),
+        ("own", required(json!([{"matchExpressions": [ready()]}])), true),
+        (
+            "both",
+            json!({"nodeAffinity": {
+                REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [zone], "matchFields": fields}]},
+                PREFERRED: [{"weight": 1, "preference": {"matchExpressions": [zone]}}],
+            }}),
+            true,
+        ),
+        // Nothing of ours makes these good.
+        ("no-terms", required(json!([])), false),
+        ("terms-null", required(json!(null)), false),
+        ("no-weight", preferred(json!([{"preference": {"matchExpressions": [zone]}}])), false),
+    ]
+}
+
+#[tokio::test]
+async fn the_api_server_takes_what_is_asked_of_nodes() {
+    for (name, config, member) in [
+        ("ready-preferred", "nodeReadiness: prefer", PREFERRED),
+        ("ready-required", "nodeReadiness: require", REQUIRED),
+    ] {
+        let site = Site::new(name, config, None).await;
+        for (shape, affinity, good) in shapes() {
+            let mut pod = asking_pod(shape, &json!([{"name": "ascend", "image": "x"}]));
+            pod["spec"]["affinity"] = affinity;
+            let stored = site.create(pod).await;
+            assert_eq!(stored.is_ok(), good, "{name} {shape}: {stored:?}");
+            let Ok(stored) = stored else { continue };
+            let asked = stored["spec"]["affinity"]["nodeAffinity"][member].to_string();
+            let expected = match shape {
+                // Nothing could be asked that would change a thing.
+                "only-empty-terms" => member == PREFERRED,
+                // The user requires it already.
+                "own" => member == REQUIRED,
+                _ => true,
+            };
+            assert_eq!(asked.contains(LABEL), expected, "{name} {shape}: {asked}");
+            let terms = stored["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"].clone();
+            for term in terms.as_array().into_iter().flatten().filter(|term| **term != json!({})) {
+                let requirements = term["matchExpressions"].as_array();
+                let asks = requirements.is_some_and(|list| list.contains(&ready()));
+                assert!(asks || member == PREFERRED, "{shape}: {term}");
+            }
+        }
+    }
+}
+
+/// As the label of the nodes goes, and as the rights of `manifests/components/node-readiness` allow.
+#[tokio::test]
+async fn a_required_node_that_is_not_there_is_warned_about() {
+    let cluster = rig().await.cluster;
+    let client = cluster.client().await.unwrap();
+    let account = cluster.namespace("looking").await.unwrap();
+    let service_account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "swansong-webhook"}});
+    create(&client, &account, service_account).await.unwrap();
+    let site = Site::new("looked-for", "nodeReadiness: require", Some(&account)).await;
+    site.warns("NodesUnknown").await;
+
+    let rights = Path::new(REPOSITORY).join("manifests/components/node-readiness/rbac.yaml");
+    let rights = std::fs::read_to_string(rights)
+        .unwrap()
+        .replace("namespace: swansong-system", &format!("namespace: {account}"));
+    cluster.apply(&rights).await.unwrap();
+    site.warns("NoNodeReady").await;
+
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "looked-for", "labels": {LABEL: "unknown"}}});
+    create(&client, "", node.clone()).await.unwrap();
+    let node: DynamicObject = serde_json::from_value(node).unwrap();
+    let nodes = api(&client, "", &node);
+    let change = async |patch: Value| {
+        nodes.patch("looked-for", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    };
+    change(json!({"metadata": {"labels": {LABEL: "true"}}})).await;
+    site.warns("").await;
+    // A cordoned node takes no pods.
+    change(json!({"spec": {"unschedulable": true}})).await;
+    site.warns("NoNodeReady").await;
+    change(json!({"spec": {"unschedulable": null}})).await;
+    site.warns("").await;
+    change(json!({"metadata": {"labels": {LABEL: "false"}}})).await;
+    site.warns("NoNodeReady").await;
+
+    let list = |event: &swansong_testcluster::AuditEvent| {
+        event.user.username.starts_with(&format!("system:serviceaccount:{account}:")) && event.verb != "list"
+    };
+    assert!(!cluster.audit_log().unwrap().iter().any(list), "the webhook asks for nothing but a list");
+}

@@ -1,0 +1,205 @@
+//! Asks for nodes that the agent found able to save a dying job, in the pod's node affinity.
+//!
+//! The user's own affinity is joined, never replaced. Terms of a *required* affinity are alternatives, so the
+//! requirement goes into each of them; a *preferred* one is a term of its own. Where the user speaks of the label
+//! already, in a term or in `nodeSelector`, they have decided for themselves.
+
+mod record;
+mod undo;
+
+use serde_json::{Value, json};
+
+pub use self::record::NodeReadinessRecord;
+pub(super) use self::undo::undo;
+
+use super::operation::Operation;
+use super::report::{Action, ActionKind, Warning};
+use super::view::{Affinity, DUMP_READY_LABEL, NodeAffinity, NodeSelector, NodeSelectorTerm, PodSpec, Slot};
+use crate::policy::NodeReadiness;
+use crate::reason::Reason;
+
+/// What reports call it.
+pub const FIELD: &str = "affinity.nodeReadiness";
+
+/// Half of what Kubernetes allows: a user's stronger preference outweighs it, a weaker one doesn't.
+pub const WEIGHT: i64 = 50;
+
+/// Members of `spec.affinity.nodeAffinity`.
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+/// What was done to one template.
+pub(super) struct Asked {
+    pub(super) action: Action,
+    pub(super) record: NodeReadinessRecord,
+}
+
+impl Asked {
+    fn nothing(action: Action) -> Self {
+        Self { action, record: NodeReadinessRecord::default() }
+    }
+}
+
+/// Joins what `wanted` asks for to the affinity of the pod template at `path`; `None` when it asks for nothing.
+///
+/// `prefix` names the template in a message.
+pub(super) fn ask(
+    wanted: NodeReadiness,
+    path: &str,
+    prefix: &str,
+    spec: &PodSpec<'_>,
+    operations: &mut Vec<Operation>,
+    warnings: &mut Vec<Warning>,
+) -> Option<Asked> {
+    if wanted == NodeReadiness::Off {
+        return None;
+    }
+    if spec.node_name.present().is_some_and(|name| !name.is_empty()) {
+        return Some(Asked::nothing(Action::skipped(FIELD, Reason::NodeAlreadyChosen)));
+    }
+    let selected = spec.node_selector.present().and_then(|labels| labels.get(DUMP_READY_LABEL));
+    if let Some(value) = selected.and_then(Slot::present) {
+        let value = format!("nodeSelector {DUMP_READY_LABEL}={}", &**value);
+        return Some(Asked::nothing(kept(!value.ends_with("=true"), Some(value))));
+    }
+    let mut asking = Asking {
+        path: format!("{path}/spec/affinity"),
+        affinity: &spec.affinity,
+        record: NodeReadinessRecord::default(),
+        operations,
+    };
+    let action = match wanted {
+        NodeReadiness::Prefer => asking.prefer(),
+        _ => asking.require(),
+    };
+    if action.reason == Reason::NodeSelectorMatchesNothing {
+        let message = format!(
+            "{prefix}nodeReadiness was not asked for: the required node affinity has no term that could match \
+             a node; mend or remove nodeSelectorTerms"
+        );
+        warnings.push(Warning { reason: action.reason, message });
+    }
+    Some(Asked { action, record: asking.record })
+}
+
+/// The work on one affinity.
+struct Asking<'o, 'a> {
+    /// JSON pointer of the affinity.
+    path: String,
+    affinity: &'o Slot<Affinity<'a>>,
+    record: NodeReadinessRecord,
+    operations: &'o mut Vec<Operation>,
+}
+
+impl<'o, 'a> Asking<'o, 'a> {
+    fn node_affinity(&self) -> Option<&'o NodeAffinity<'a>> {
+        self.affinity.present()?.node_affinity.present()
+    }
+
+    fn required(&self) -> Option<&'o NodeSelector<'a>> {
+        self.node_affinity()?.required.present()
+    }
+
+    fn prefer(&mut self) -> Action {
+        let preferred = self.node_affinity().map(|node| &node.preferred);
+        let preferences = preferred.map_or(&[][..], Slot::items).iter().filter_map(Slot::present);
+        let required = self.required().map_or(&[][..], |required| required.terms.items());
+        let terms = preferences.filter_map(|term| term.preference.present());
+        let about: Vec<_> = terms
+            .chain(required.iter().filter_map(Slot::present))
+            .filter(|term| term.is_about_readiness())
+            .collect();
+        if !about.is_empty() {
+            let own = !about.iter().any(|term| term.asks_for_readiness().is_some());
+            return kept(own, Some("prefer".to_owned()).filter(|_| !own));
+        }
+        let term = json!({ "weight": WEIGHT, "preference": term() });
+        self.record.preferred = Some(WEIGHT);
+        if let Some(Slot::Present(_)) = preferred {
+            self.operations.push(Operation::add(format!("{}/nodeAffinity/{PREFERRED}/-", self.path), &term));
+            merged(format!("prefer, weight {WEIGHT}"))
+        } else {
+            self.add_member(PREFERRED, preferred, &json!([term]));
+            added(format!("prefer, weight {WEIGHT}"))
+        }
+    }
+
+    fn require(&mut self) -> Action {
+        let Some(required) = self.required() else {
+            self.record.required = true;
+            let required = self.node_affinity().map(|node| &node.required);
+            self.add_member(REQUIRED, required, &json!({ "nodeSelectorTerms": [term()] }));
+            return added("require");
+        };
+        let terms = || required.terms.items().iter().map(Slot::present).enumerate();
+        // A term that matches nothing matches nothing with one requirement more, either. With one in place of none it
+        // would match where the user's doesn't.
+        let living = || {
+            let living = terms().filter_map(|(index, term)| Some((index, term?)));
+            living.filter(|(_, term)| !term.matches_nothing())
+        };
+        if living().next().is_none() {
+            return Action::skipped(FIELD, Reason::NodeSelectorMatchesNothing);
+        }
+        if living().all(|(_, term)| term.is_about_readiness()) {
+            let own = living().any(|(_, term)| term.asks_for_readiness().is_none());
+            return kept(own, Some("require".to_owned()).filter(|_| !own));
+        }
+        self.record.required = true;
+        self.record.kept = living()
+            .filter(|(_, term)| term.asks_for_readiness().is_some())
+            .map(|(index, _)| index)
+            .collect();
+        for (index, term) in living().filter(|(_, term)| !term.is_about_readiness()) {
+            self.join(index, term);
+        }
+        merged("require")
+    }
+
+    /// Adds the requirement to a term of the user.
+    fn join(&mut self, index: usize, term: &NodeSelectorTerm<'_>) {
+        let list =
+            format!("{}/nodeAffinity/{REQUIRED}/nodeSelectorTerms/{index}/matchExpressions", self.path);
+        self.record.note(&record::expressions(index), &term.match_expressions);
+        self.operations.push(match term.match_expressions {
+            Slot::Present(_) => Operation::add(format!("{list}/-"), &requirement()),
+            // `add` on a member that is `null` replaces it (RFC 6902).
+            Slot::Absent | Slot::Null => Operation::add(list, &json!([requirement()])),
+        });
+    }
+
+    /// Adds a member of nodeAffinity that isn't there, with the parents it lacks.
+    fn add_member<T>(&mut self, name: &str, member: Option<&Slot<T>>, value: &Value) {
+        let node = self.affinity.present().map(|affinity| &affinity.node_affinity);
+        self.record.note(record::AFFINITY, self.affinity);
+        self.record.note(record::NODE_AFFINITY, node.unwrap_or(&Slot::Absent));
+        self.record.note(name, member.unwrap_or(&Slot::Absent));
+        let path = &self.path;
+        self.operations.push(match (node, member) {
+            (None, _) => Operation::add(path.clone(), &json!({ "nodeAffinity": { name: value } })),
+            (Some(_), None) => Operation::add(format!("{path}/nodeAffinity"), &json!({ name: value })),
+            (Some(_), Some(_)) => Operation::add(format!("{path}/nodeAffinity/{name}"), value),
+        });
+    }
+}
+
+fn requirement() -> Value {
+    json!({ "key": DUMP_READY_LABEL, "operator": "In", "values": ["true"] })
+}
+
+fn term() -> Value {
+    json!({ "matchExpressions": [requirement()] })
+}
+
+fn added(value: impl Into<String>) -> Action {
+    Action { reason: Reason::NodeReadiness, ..Action::added(FIELD, value) }
+}
+
+fn merged(value: impl Into<String>) -> Action {
+    Action { action: ActionKind::Merged, ..added(value) }
+}
+
+/// `own`: the user says something else than we would.
+fn kept(own: bool, value: Option<String>) -> Action {
+    Action::kept(FIELD, value, if own { Reason::UserValueKept } else { Reason::AlreadyPresent })
+}
