@@ -97,6 +97,11 @@ impl<'d> Collector<'d, '_> {
             }
             return Ok(());
         }
+        if let ("List", Some(items)) = (kind, data.get("items"))
+            && !matches!(items, Data::Null | Data::Sequence(_))
+        {
+            return Err(self.wrong(&format!("{field}items"), items, "a list"));
+        }
         let workload = if kind.is_empty() {
             Err(Reason::KindMissing)
         } else {

@@ -30,6 +30,7 @@ fn the_message_names_place_and_remedy() {
         ("a merge of a list", "a: &a [1]\nb:\n  <<: *a\n".to_owned(), &["line 3", "merge key"]),
         ("kind is a number", "kind: 7\n".to_owned(), &["line 1", "`kind`", "a number", "a string"]),
         ("an item that is no object", "kind: List\napiVersion: v1\nitems:\n- x\n".to_owned(), &["line 4", "`items[0]`", "a mapping"]),
+        ("items that are no list", "kind: List\napiVersion: v1\nitems: {}\n".to_owned(), &["line 3", "`items`", "a list"]),
         ("env of a wrong type", pod("spec:\n  containers:\n  - name: ascend\n    env: x"), &["document 1, line 7", "`spec.containers[0].env`"]),
         ("a value that isn't text", pod("spec:\n  containers:\n  - name: ascend\n    env:\n    - name: A\n      value: yes"), &["line 9", "`spec.containers[0].env[0].value`", "put it in quotes"]),
         (

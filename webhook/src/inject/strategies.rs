@@ -118,7 +118,8 @@ fn note(strategies: &Strategies<'_>, outcome: &mut Outcome) {
 
 /// What `amend_job` does about it isn't known yet: it may find nothing to amend.
 fn check_spelling(strategies: &Strategies<'_>, outcome: &mut Outcome) {
-    if strategies.is_padded() {
+    // Blanks around no token are nothing to lose.
+    if strategies.is_padded() && !strategies.tokens().is_empty() {
         let normalised = strategies.normalised();
         outcome.warn(
             Reason::StrategyPadded,

@@ -136,3 +136,13 @@ fn a_deployments_strategy_is_never_seen() {
         [Reason::StrategyNotPropagated]
     );
 }
+
+#[test]
+fn a_list_of_blanks_is_no_spelling_to_mend() {
+    let injected = pod(&json!({
+        "kind": "Pod", "metadata": {"annotations": {"recover-strategy": " , "}},
+        "spec": {"containers": [{"name": "ascend"}]},
+    }));
+    assert_eq!(injected.outcome.skip, Some(Reason::StrategyWithoutDump));
+    assert!(injected.outcome.warnings.is_empty(), "{:?}", injected.outcome.warnings);
+}
