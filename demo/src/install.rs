@@ -58,9 +58,20 @@ pub async fn load_image(cluster: &Cluster, program: &Path, folder: &Path) -> Res
 /// The pods being ready isn't enough: until the webhook has put its authority into the webhook
 /// configuration and the API server has seen that, objects are stored as they come.
 pub async fn install(cluster: &Cluster) -> Result<(), InstallError> {
-    let manifests = with_image()?;
+    let manifests = kustomization("base")?;
+    apply(cluster, manifests.path()).await?;
+    ready(cluster).await
+}
+
+/// Applies a folder with a kustomization, whoever owned its fields before.
+pub async fn apply(cluster: &Cluster, folder: &Path) -> Result<(), InstallError> {
     let apply = ["apply", "--server-side", "--force-conflicts", "--kustomize"].map(Path::new);
-    cluster.kubectl(&[&apply[..], &[manifests.path()]].concat()).await?;
+    cluster.kubectl(&[&apply[..], &[folder]].concat()).await?;
+    Ok(())
+}
+
+/// Waits until every replica is there and the API server has new objects changed by Swansong.
+pub async fn ready(cluster: &Cluster) -> Result<(), InstallError> {
     let rollout = ["rollout", "status", "deployment/swansong-webhook", "--timeout=120s"];
     if let Err(error) = cluster.kubectl(&[&["--namespace=swansong-system"], &rollout[..]].concat()).await {
         return Err(InstallError::Manifests { what: error.to_string(), reason: explain(cluster).await });
@@ -87,8 +98,8 @@ async fn answers(cluster: &Cluster) -> Result<(), ClusterError> {
     .await
 }
 
-/// A kustomization of the manifests with our image, below `target/`, as long as it is held.
-fn with_image() -> Result<TempDir, InstallError> {
+/// A kustomization of an overlay (`base`, `overlays/strict`, …) with our image, below `target/`, as long as it is held.
+pub fn kustomization(overlay: &str) -> Result<TempDir, InstallError> {
     let failed = |reason| InstallError::Manifests { what: "manifests/with-image".to_owned(), reason };
     let unmade = |error: io::Error| failed(error.to_string());
     // The script wants its folder two levels below the repository's top.
@@ -96,7 +107,7 @@ fn with_image() -> Result<TempDir, InstallError> {
     fs::create_dir_all(&target).map_err(unmade)?;
     let folder = tempfile::Builder::new().prefix("install-").tempdir_in(&target).map_err(unmade)?;
     let mut script = Command::new("manifests/with-image");
-    script.args(["base", IMAGE]).arg(folder.path()).current_dir(repository()).stdin(Stdio::null());
+    script.args([overlay, IMAGE]).arg(folder.path()).current_dir(repository()).stdin(Stdio::null());
     let output = script.output().map_err(unmade)?;
     if !output.status.success() {
         return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));

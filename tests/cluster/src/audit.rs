@@ -1,7 +1,8 @@
 //! The API server's audit log.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -74,11 +75,17 @@ pub struct ResponseStatus {
 }
 
 /// Reads all events recorded so far. A last line that is still being written is left out.
-pub(crate) fn read(path: &Path) -> Result<Vec<AuditEvent>, Error> {
-    let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    whole
-        .lines()
-        .map(|line| serde_json::from_str(line).map_err(Error::json("an event of the audit log")))
-        .collect()
+pub(crate) fn read(path: &Path) -> Result<impl Iterator<Item = Result<AuditEvent, Error>> + use<>, Error> {
+    let path = path.to_owned();
+    let mut log = BufReader::new(File::open(&path).map_err(Error::file("read", &path))?);
+    Ok(std::iter::from_fn(move || {
+        let mut line = Vec::new();
+        match log.read_until(b'\n', &mut line) {
+            Err(error) => Some(Err(Error::file("read", &path)(error))),
+            Ok(_) if line.ends_with(b"\n") => {
+                Some(serde_json::from_slice(&line).map_err(Error::json("an event of the audit log")))
+            }
+            Ok(_) => None,
+        }
+    }))
 }

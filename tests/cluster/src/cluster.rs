@@ -30,12 +30,17 @@ pub struct Options {
     pub tier: Tier,
     /// Extended resources that the node offers, by name. Only a tier with a node has any.
     pub resources: BTreeMap<String, String>,
+    /// The API server's `--enable-aggregator-routing`: it dials the endpoints of a webhook's Service itself.
+    ///
+    /// Without it, as in most clusters, it dials the Service's address, and kube-proxy leads it to a pod. That takes
+    /// a tier with a node; a tier without has no other way than the endpoints.
+    pub aggregator_routing: bool,
 }
 
 impl From<Tier> for Options {
     fn from(tier: Tier) -> Self {
         let npus = ("huawei.com/Ascend910".to_owned(), "8".to_owned());
-        Self { tier, resources: BTreeMap::from([npus]) }
+        Self { tier, resources: BTreeMap::from([npus]), aggregator_routing: tier == Tier::Api }
     }
 }
 
@@ -101,6 +106,9 @@ impl Cluster {
         for (name, quantity) in &options.resources {
             command.arg("--resource").arg(format!("{name}={quantity}"));
         }
+        if options.aggregator_routing {
+            command.arg("--aggregator-routing");
+        }
         // Ctrl-C must not reach it: it notices the end of this process by its lifeline.
         command.process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -157,6 +165,11 @@ impl Cluster {
 
     /// What the API server was asked so far.
     pub fn audit_log(&self) -> Result<Vec<AuditEvent>, Error> {
+        self.audit_events()?.collect()
+    }
+
+    /// [`Cluster::audit_log`] one by one, for logs that are too large to be held.
+    pub fn audit_events(&self) -> Result<impl Iterator<Item = Result<AuditEvent, Error>>, Error> {
         audit::read(&self.info.audit_log)
     }
 

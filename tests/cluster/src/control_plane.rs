@@ -39,6 +39,7 @@ pub(crate) async fn start(
     work: &WorkDir,
     programs: &Programs,
     network: Option<&Network>,
+    aggregator_routing: bool,
     running: &mut Vec<Program>,
 ) -> Result<ControlPlane, Error> {
     let authority = Authority::new()?;
@@ -54,7 +55,10 @@ pub(crate) async fn start(
         let api_url = format!("https://{host}:{port}");
         let kubeconfig = kubeconfig::with_certificate(&api_url, authority.certificate(), "admin", &admin);
         let kubeconfig = work.write("admin.kubeconfig", kubeconfig)?;
-        let command = api_server(programs, &files, &etcd_socket, network, host, port);
+        let mut command = api_server(programs, &files, &etcd_socket, network, host, port);
+        if aggregator_routing {
+            command.arg("--enable-aggregator-routing=true");
+        }
         running.push(Program::start("kube-apiserver", command, &work.logs())?);
         let server = running.last_mut().expect("it has just been pushed");
         let client = cluster::client_from(&kubeconfig).await?;
@@ -218,8 +222,8 @@ fn api_server(
     command.args([
         "--allow-privileged=true",
         "--authorization-mode=Node,RBAC",
-        // Dial the endpoints of a webhook's Service rather than its address.
-        "--enable-aggregator-routing=true",
+        // One file, whatever its size: a test reads it from the beginning.
+        "--audit-log-maxsize=10000",
         "--kubelet-preferred-address-types=InternalIP",
         "--profiling=false",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",

@@ -67,6 +67,9 @@ struct Up {
     /// An extended resource that the node offers [default: huawei.com/Ascend910=8].
     #[arg(long = "resource", value_name = "NAME=QUANTITY", value_parser = parse_pair)]
     resources: Vec<(String, String)>,
+    /// Have the API server dial a webhook's endpoints instead of its Service's address (tier api always does).
+    #[arg(long)]
+    aggregator_routing: bool,
     /// Print one line of JSON once ready, and end at the end of standard input instead of at Ctrl-C.
     #[arg(long)]
     supervised: bool,
@@ -113,6 +116,7 @@ fn run_up(up: &Up) -> Result<(), Error> {
     // One thread: the lives of the cluster's programs are tied to the thread that starts them.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| Error::Io { what: "start the runtime".to_owned(), source })?;
+    options.aggregator_routing |= up.aggregator_routing;
     let mut was_ready = false;
     let result = runtime.block_on(async {
         let stop = wait_for_end(up.supervised)?;

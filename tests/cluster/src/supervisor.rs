@@ -83,7 +83,9 @@ impl Parts {
             // The API server binds to the link's address.
             node.link().await?;
         }
-        let plane = control_plane::start(work, programs, network, &mut self.programs).await?;
+        let plane =
+            control_plane::start(work, programs, network, options.aggregator_routing, &mut self.programs)
+                .await?;
         if let Some(node) = &mut self.node {
             control_plane::start_controllers(work, programs, &plane, &mut self.programs)?;
             node.join(work, &plane, &options.resources).await?;
