@@ -14,8 +14,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::ProducesTickets;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error as RustlsError, SignatureScheme};
-use tokio::task::spawn_blocking;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use swansong_config::poll;
 
 use crate::event::{Event, Observer, Source};
 use crate::tls::{ClientRoots, TlsError, client_verifier};
@@ -169,21 +168,11 @@ impl ClientRootsWatcher {
         self.consider(roots)
     }
 
-    /// Looks every `every`, for ever. Reading happens off the server's threads: a hung mount delays only this loop.
+    /// Looks every `every`, for ever.
     pub async fn run(mut self, every: Duration) -> Infallible {
-        // A period of zero is a panic in tokio.
-        let every = every.max(Duration::from_millis(1));
-        let mut ticks = interval_at(Instant::now() + every, every);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            let path = self.path.clone();
-            let roots = spawn_blocking(move || read(&path)).await.unwrap_or_else(|stopped| {
-                Err(ClientRootsError::Read { path: self.path.clone(), problem: io::Error::other(stopped) })
-            });
-            // Told to the observer, and met again at the next look.
-            let _ = self.consider(roots);
-        }
+        let path = self.path.clone();
+        // A failure is told to the observer, and met again at the next look.
+        poll(every, move || read(&path), |roots| drop(self.consider(roots))).await
     }
 
     fn consider(&mut self, roots: Result<ClientRoots, ClientRootsError>) -> Result<(), ClientRootsError> {

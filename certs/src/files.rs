@@ -1,9 +1,8 @@
 //! A pair kept in files by someone else: cert-manager, a mounted Secret, an operator's hand.
 //!
-//! The files are read again every few seconds and compared by content. That needs no watcher to be armed in time, and
-//! works alike for the kubelet's swap of the `..data` link, for files written in place, and for files deleted and made
-//! anew. Whatever is found, the last good pair stays in use until a better one is there.
+//! The files are read again every few seconds and compared by content, see [`poll`]. Whatever is found, the last good pair stays in use until a better one is there.
 
+use std::convert::Infallible;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -11,10 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use std::convert::Infallible;
-
-use tokio::task::spawn_blocking;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use swansong_config::poll;
 
 use crate::clock::Clock;
 use crate::event::{Event, Observer, Source};
@@ -133,24 +129,11 @@ impl FileWatcher {
         self.consider(text)
     }
 
-    /// Looks every `every`, for ever. Reading happens off the server's threads: a hung mount delays only this loop.
+    /// Looks every `every`, for ever.
     pub async fn run(mut self, every: Duration) -> Infallible {
-        // A period of zero is a panic in tokio.
-        let every = every.max(Duration::from_millis(1));
-        let mut ticks = interval_at(Instant::now() + every, every);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            let files = self.files.clone();
-            let text = spawn_blocking(move || files.read()).await.unwrap_or_else(|stopped| {
-                Err(FilesError::Read {
-                    path: self.files.certificate.clone(),
-                    problem: io::Error::other(stopped),
-                })
-            });
-            // Told to the observer, and met again at the next look.
-            let _ = self.consider(text);
-        }
+        let files = self.files.clone();
+        // A failure is told to the observer, and met again at the next look.
+        poll(every, move || files.read(), |text| drop(self.consider(text))).await
     }
 
     fn consider(&mut self, text: Result<Text, FilesError>) -> Result<(), FilesError> {

@@ -2,8 +2,10 @@
 //!
 //! What the keys mean is the business of those who use this: they define a shape for serde, [`read_shape`] reads
 //! it, their own check turns it into settings or [`Faults`], and [`load`] puts the file's name before what is wrong.
+//! [`poll`] looks at files again and again, of whatever kind.
 
 mod fault;
+mod poll;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,6 +14,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 
 pub use self::fault::{ConfigError, Fault, Faults};
+pub use self::poll::poll;
 
 /// A ConfigMap can't be larger; whatever is, isn't a configuration.
 const LARGEST: u64 = 1 << 20;

@@ -78,6 +78,7 @@ fn kubelet_swap(volume: &Path, generation: &str, leaf: &Issued) {
     }
 }
 
+/// B55.
 #[test]
 fn a_kubelet_swap_is_seen_twice() {
     let mut bench = Bench::new();
@@ -92,6 +93,7 @@ fn a_kubelet_swap_is_seen_twice() {
     assert_eq!(bench.events.take().len(), 3, "a look that finds nothing new says nothing");
 }
 
+/// B56, as are the swaps between reads below.
 #[test]
 fn a_half_written_pair_leaves_the_old_one_in_use_and_is_told_once() {
     let mut bench = Bench::new();
@@ -115,6 +117,7 @@ fn a_half_written_pair_leaves_the_old_one_in_use_and_is_told_once() {
     assert!(matches!(bench.events.take()[..], [Event::Recovered { .. }, Event::Loaded { .. }]));
 }
 
+/// B56.
 #[test]
 fn files_deleted_and_made_anew_are_picked_up() {
     let mut bench = Bench::new();
@@ -154,6 +157,7 @@ fn a_pair_back_to_the_one_in_use_is_no_news() {
     assert!(matches!(bench.events.take()[..], [Event::Failed { .. }, Event::Recovered { .. }]));
 }
 
+/// B59.
 #[test]
 fn an_expired_pair_at_start_is_an_error_and_nothing_is_served() {
     let mut bench = Bench::new();
@@ -182,6 +186,7 @@ fn a_pair_that_expires_in_use_is_told_and_its_successor_taken() {
     assert_eq!(bench.serial(), serial(&next));
 }
 
+/// B59.
 #[test]
 fn a_pair_that_nobody_renews_is_told_once_before_its_end() {
     let mut bench = Bench::new();
@@ -203,6 +208,7 @@ fn a_pair_that_nobody_renews_is_told_once_before_its_end() {
     assert!(matches!(bench.events.take()[..], [Event::Loaded { .. }, Event::ExpiresSoon { .. }]));
 }
 
+/// B56.
 #[test]
 fn a_new_certificate_with_the_old_key_waits_for_its_key_over_several_swaps() {
     let mut bench = Bench::new();

@@ -157,6 +157,7 @@ pub(crate) fn client_identity(ca: &Issued) -> Issued {
     Issued { certificate: params.signed_by(&key, &issuer).unwrap().pem(), key: key.serialize_pem() }
 }
 
+/// B61.
 #[tokio::test]
 async fn clients_of_any_of_several_authorities_are_let_in_and_others_not() {
     let (_, authority) = pki();
@@ -197,7 +198,7 @@ fn client_roots_that_are_none_are_an_error_that_names_them() {
     assert!(error.to_string().contains("client-ca.crt"), "{error}");
 }
 
-/// A chain of the kind that cert-manager's authorities often make: the client trusts only the root.
+/// B61: a chain of the kind that cert-manager's authorities often make: the client trusts only the root.
 #[tokio::test]
 async fn a_leaf_of_an_intermediate_is_accepted_with_a_key_in_any_spelling() {
     let now = SystemTime::now();

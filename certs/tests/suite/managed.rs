@@ -107,6 +107,7 @@ async fn a_damaged_leaf_is_replaced_under_the_same_authority_by_one_of_two() {
     assert_eq!(told(&one) + told(&two), 1);
 }
 
+/// B59.
 #[tokio::test]
 async fn the_leaf_is_renewed_in_time_and_the_bundle_stays() {
     let api = FakeApi::new();

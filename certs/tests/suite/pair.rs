@@ -15,6 +15,7 @@ fn certificate_for(pkcs8: &str) -> String {
     CertificateParams::new([DNS.to_owned()]).unwrap().self_signed(&key).unwrap().pem()
 }
 
+/// B61.
 #[test]
 fn keys_in_every_spelling_are_read() {
     let rows = [

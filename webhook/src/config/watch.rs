@@ -1,7 +1,6 @@
-//! Hot reload: the file is read again every few seconds and compared by content.
+//! Hot reload: the file is read again every few seconds and compared by content, see [`poll`].
 //!
-//! No watcher has to be armed in time, and the kubelet's swap of the `..data` link, a file written in place and a file
-//! deleted and made anew are all the same. Whatever is found, the last good configuration stays in use until a better
+//! Whatever is found, the last good configuration stays in use until a better
 //! one is there.
 
 use std::convert::Infallible;
@@ -11,9 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use swansong_config::read;
-use tokio::task::spawn_blocking;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use swansong_config::{poll, read};
 
 use super::{Config, ConfigError};
 
@@ -67,21 +64,15 @@ impl ConfigWatcher {
         self.consider(read(&self.path))
     }
 
-    /// Looks every `every`, for ever. Reading happens off the server's threads: a hung mount delays only this loop.
+    /// Looks every `every`, for ever.
     pub async fn run(mut self, every: Duration, mut observe: impl FnMut(&ConfigEvent)) -> Infallible {
-        // A period of zero is a panic in tokio.
-        let every = every.max(Duration::from_millis(1));
-        let mut ticks = interval_at(Instant::now() + every, every);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            let path = self.path.clone();
-            let text = spawn_blocking(move || read(&path)).await;
-            if let Some(event) = self.consider(text.unwrap_or_else(|stopped| Err(io::Error::other(stopped))))
-            {
+        let path = self.path.clone();
+        let take = |text| {
+            if let Some(event) = self.consider(text) {
                 observe(&event);
             }
-        }
+        };
+        poll(every, move || read(&path), take).await
     }
 
     fn consider(&mut self, text: io::Result<String>) -> Option<ConfigEvent> {
