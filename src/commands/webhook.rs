@@ -124,6 +124,8 @@ impl Webhook {
         open_files::make_room(limits.connections.saturating_add(limits.handshakes));
         let source =
             self.certificate.start(&resolver, &observer, self.reload_interval, &mut background).await?;
+        let first = Arc::clone(&resolver);
+        let ready = async move { drop(first.ready().await) };
         let server = Server::bind(Parts {
             listen: self.listen,
             health_listen: self.health_listen,
@@ -150,7 +152,7 @@ impl Webhook {
             }
         };
         // In good order also when something broke: others take over meanwhile.
-        server.run(stop).await;
+        server.run(ready, stop).await;
         broken.map_or(Ok(()), Err)
     }
 

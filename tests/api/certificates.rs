@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::net::{IpAddr, TcpStream, UdpSocket};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,15 +18,17 @@ use swansong_testcluster::{Cluster, eventually};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{interval, timeout};
 
-use crate::support::{Webhook, asking_pod, calls, configuration, create, rig, swansong};
+use crate::support::{
+    Webhook, asking_pod, calls, configuration, create, grant_everything, rig, swansong, token_kubeconfig,
+};
 
-const SECRET: &str = "swansong-webhook-tls";
+pub(crate) const SECRET: &str = "swansong-webhook-tls";
 
 /// The longest that any one thing is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Few seconds for what takes half an hour.
-const QUICK: [&str; 3] = ["--ca-settle-time=2s", "--replica-expiry=4s", "--check-interval=300ms"];
+pub(crate) const QUICK: [&str; 3] = ["--ca-settle-time=2s", "--replica-expiry=4s", "--check-interval=300ms"];
 
 /// An address of this machine that the API server may dial for a Service; loopback is refused in endpoints.
 fn own_address() -> IpAddr {
@@ -40,17 +43,17 @@ fn port(webhook: &Webhook) -> u16 {
 }
 
 /// An installation of its own: a namespace with Secret and Service, and a configuration for one other namespace.
-struct Site {
-    cluster: &'static Cluster,
-    client: Client,
+pub(crate) struct Site {
+    pub(crate) cluster: &'static Cluster,
+    pub(crate) client: Client,
     /// Of the MutatingWebhookConfiguration.
-    name: &'static str,
-    namespace: String,
-    watched: String,
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) watched: String,
 }
 
 impl Site {
-    async fn new(name: &'static str) -> Self {
+    pub(crate) async fn new(name: &str) -> Self {
         let cluster = rig().await.cluster;
         let client = cluster.client().await.unwrap();
         let namespace = cluster.namespace(name).await.unwrap();
@@ -64,17 +67,22 @@ impl Site {
         create(&client, "", configuration(cluster, name, &service, &only_there).await).await.unwrap();
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "swansong-webhook"}, "spec": {"ports": [{"port": 443, "name": "https"}]}});
         create(&client, &namespace, service).await.unwrap();
-        Self { cluster, client, name, namespace, watched }
+        Self { cluster, client, name: name.to_owned(), namespace, watched }
     }
 
     /// Starts a replica. It may take a while until it has a certificate.
     fn start(&self, pod: &str, times: &[&str]) -> JoinHandle<Webhook> {
+        self.start_as(self.cluster.kubeconfig(), pod, times)
+    }
+
+    /// Starts a replica that has the rights of a kubeconfig.
+    pub(crate) fn start_as(&self, kubeconfig: &Path, pod: &str, arguments: &[&str]) -> JoinHandle<Webhook> {
         let mut command = swansong(["webhook", "--listen", "0.0.0.0:0", "--health-listen", "127.0.0.1:0"]);
         command
             .args(["--log-format", "json", "--namespace", &self.namespace])
-            .args(["--webhook-configuration", self.name])
-            .args(times)
-            .env("KUBECONFIG", self.cluster.kubeconfig())
+            .args(["--webhook-configuration", &self.name])
+            .args(arguments)
+            .env("KUBECONFIG", kubeconfig)
             .env("POD_NAME", pod);
         spawn_blocking(move || Webhook::start(&command))
     }
@@ -93,12 +101,12 @@ impl Site {
         serde_json::from_str(&text).map_err(|error| error.to_string())
     }
 
-    async fn secret(&self) -> Result<Value, String> {
+    pub(crate) async fn secret(&self) -> Result<Value, String> {
         self.get(&format!("secret/{SECRET}")).await
     }
 
     /// Waits until the Secret has this key.
-    async fn comes(&self, key: &str) {
+    pub(crate) async fn comes(&self, key: &str) {
         eventually(key, PATIENCE, || async {
             let secret = self.secret().await?;
             if secret["data"][key].is_string() { Ok(()) } else { Err("not there yet".to_owned()) }
@@ -108,7 +116,7 @@ impl Site {
     }
 
     /// Waits until Secret and every `caBundle` hold one authority and no other, which isn't this one.
-    async fn only_authority(&self, other_than: &str) -> String {
+    pub(crate) async fn only_authority(&self, other_than: &str) -> String {
         eventually("caBundle and Secret to agree", PATIENCE, || async {
             let secret = self.secret().await?;
             let configuration = self.get(&format!("mutatingwebhookconfiguration/{}", self.name)).await?;
@@ -127,7 +135,7 @@ impl Site {
     }
 
     /// Waits until a replica has a certificate, and puts it into the Service.
-    async fn admit(&self, name: &str, replica: &Webhook) {
+    pub(crate) async fn admit(&self, name: &str, replica: &Webhook) {
         eventually("the replica to be ready", PATIENCE, || async {
             let answer = replica.health("/readyz");
             if answer.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(answer) }
@@ -144,7 +152,7 @@ impl Site {
     }
 
     /// Waits until a Pod is created that went through a replica.
-    async fn answers(&self, prefix: &str) {
+    pub(crate) async fn answers(&self, prefix: &str) {
         let attempt = Cell::new(0);
         eventually("the Service to answer", PATIENCE, || async {
             attempt.set(attempt.get() + 1);
@@ -152,7 +160,7 @@ impl Site {
             let pod = asking_pod(&name, &json!([{"name": "ascend", "image": "x"}]));
             create(&self.client, &self.watched, pod).await.map_err(|error| error.to_string())?;
             let calls = calls(self.cluster, &self.watched, &name);
-            let called = calls.iter().any(|call| call["configuration"] == self.name);
+            let called = calls.iter().any(|call| call["configuration"] == *self.name);
             if called { Ok(()) } else { Err("not called".to_owned()) }
         })
         .await
@@ -211,19 +219,23 @@ impl Load {
     }
 }
 
+fn trusting(roots: RootCertStore) -> Arc<ClientConfig> {
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Arc::new(config)
+}
+
 /// Whether a replica shows a certificate of this authority, which is given as in a Secret.
 fn serves(site: &Site, replica: &Webhook, authority: &str) -> bool {
     use base64::Engine;
     let pem = base64::engine::general_purpose::STANDARD.decode(authority).unwrap();
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(&pem).unwrap()).unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
     let name = format!("swansong-webhook.{}.svc", site.namespace).try_into().unwrap();
-    let mut connection = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut connection = ClientConnection::new(trusting(roots), name).unwrap();
     let mut stream = TcpStream::connect(("127.0.0.1", port(replica))).unwrap();
     while connection.is_handshaking() {
         if connection.complete_io(&mut stream).is_err() {
@@ -265,6 +277,54 @@ async fn two_replicas_make_one_authority_and_serve_through_the_service() {
     let secret = site.secret().await.unwrap();
     assert_eq!(secret["data"]["ca.crt"], authority.as_str());
     drop(again);
+}
+
+/// A replica that was killed is called before it has read its certificate again.
+#[tokio::test]
+async fn whoever_calls_before_the_certificate_is_there_waits_for_it() {
+    let site = Site::new("early").await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kubeconfig");
+    token_kubeconfig(site.cluster, &site.namespace, &file).await;
+    // Without rights it has no certificate.
+    let replica = site.start_as(&file, "pod-0", &QUICK).await.unwrap();
+    assert!(replica.health("/readyz").contains("no certificate yet"));
+    let address = ("127.0.0.1", port(&replica));
+    let name = "swansong-webhook.early.svc".try_into().unwrap();
+    let mut connection = ClientConnection::new(trusting(RootCertStore::empty()), name).unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    connection.write_tls(&mut stream).unwrap();
+
+    grant_everything(site.cluster, &site.namespace).await;
+    let answer = spawn_blocking(move || connection.complete_io(&mut stream)).await.unwrap();
+    // It is shown a certificate, which it doesn't trust; that is this client's own judgement.
+    assert!(answer.unwrap_err().to_string().contains("UnknownIssuer"));
+}
+
+/// B58: whoever loses the race to create the Secret takes what the other one made.
+#[tokio::test]
+async fn b58_replicas_that_start_together_make_one_authority_time_and_again() {
+    for round in 0..5 {
+        let site = Site::new(&format!("together-{round}")).await;
+        let replicas = site.start_two(&[]).await;
+        let authority = site.only_authority("").await;
+        agree(&site, &replicas, &authority).await;
+        let series = "swansong_tls_events_total{event=\"authority_issued\"}";
+        let issued: f64 = replicas.iter().map(|replica| replica.metric(series).unwrap()).sum();
+        assert!(issued.total_cmp(&1.0).is_eq(), "round {round}: {issued} authorities");
+        let mut creations = site.cluster.audit_log().unwrap();
+        creations.retain(|event| {
+            let of_site = event
+                .object_ref
+                .as_ref()
+                .is_some_and(|object| object.resource == "secrets" && object.namespace == site.namespace);
+            of_site && event.verb == "create"
+        });
+        let mut codes: Vec<_> =
+            creations.iter().map(|event| event.response_status.as_ref().unwrap().code).collect();
+        codes.sort_unstable();
+        assert!(codes == [201] || codes == [201, 409], "round {round}: {codes:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

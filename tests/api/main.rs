@@ -9,4 +9,5 @@ mod inputs;
 mod jobs;
 mod node_readiness;
 mod pods;
+mod secrecy;
 mod support;

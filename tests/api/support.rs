@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use kube::Client;
@@ -66,6 +66,8 @@ pub(crate) fn swansong<const N: usize>(arguments: [&str; N]) -> Command {
 pub(crate) struct Webhook {
     pub(crate) address: String,
     health_address: String,
+    /// Everything it has written so far.
+    log: Arc<Mutex<Vec<String>>>,
     /// The shell beside the webhook ends it when its standard input closes.
     shell: Child,
 }
@@ -88,20 +90,28 @@ impl Webhook {
             shell.env(name, value.unwrap_or_default());
         }
         shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut webhook =
-            Self { address: String::new(), health_address: String::new(), shell: shell.spawn().expect("sh") };
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let mut webhook = Self {
+            address: String::new(),
+            health_address: String::new(),
+            log: Arc::clone(&log),
+            shell: shell.spawn().expect("sh"),
+        };
         let (sender, lines) = mpsc::channel();
-        read_lines(webhook.shell.stdout.take().unwrap(), sender.clone());
-        read_lines(webhook.shell.stderr.take().unwrap(), sender);
-        let mut seen = Vec::new();
+        read_lines(webhook.shell.stdout.take().unwrap(), sender.clone(), Arc::clone(&log));
+        read_lines(webhook.shell.stderr.take().unwrap(), sender, log);
         while let Ok(line) = lines.recv_timeout(Duration::from_secs(30)) {
             if let Some((address, health_address)) = addresses(&line) {
                 (webhook.address, webhook.health_address) = (address, health_address);
                 return webhook;
             }
-            seen.push(line);
         }
-        panic!("the webhook told no address:\n{}", seen.join("\n"));
+        panic!("the webhook told no address:\n{}", webhook.log().join("\n"));
+    }
+
+    /// Everything it has written so far, line by line.
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap().clone()
     }
 
     /// The answer of the health port, head and body.
@@ -121,9 +131,10 @@ impl Webhook {
 }
 
 /// Reads on for as long as the process writes, so that it never blocks on a full pipe.
-fn read_lines(pipe: impl std::io::Read + Send + 'static, sender: mpsc::Sender<String>) {
+fn read_lines(pipe: impl Read + Send + 'static, sender: mpsc::Sender<String>, log: Arc<Mutex<Vec<String>>>) {
     std::thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            log.lock().unwrap().push(line.clone());
             let _ = sender.send(line);
         }
     });
@@ -247,4 +258,28 @@ pub(crate) fn examine(object: &Value) -> Outcome {
 pub(crate) fn base64(text: String) -> String {
     use base64::Engine;
     base64::engine::general_purpose::STANDARD.encode(text)
+}
+
+/// A kubeconfig like a Pod's, of a new account without rights: a token, and nothing of an administrator's. Returns
+/// the token.
+pub(crate) async fn token_kubeconfig(cluster: &Cluster, namespace: &str, file: &Path) -> String {
+    cluster.kubectl(&["create", "-n", namespace, "serviceaccount", "webhook"]).await.unwrap();
+    let token = cluster.token(namespace, "webhook").await.unwrap();
+    let info = cluster.info();
+    let text = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "it",
+        "clusters": [{ "name": "it", "cluster": { "server": info.api_url, "certificate-authority": info.ca_certificate } }],
+        "contexts": [{ "name": "it", "context": { "cluster": "it", "user": "it", "namespace": namespace } }],
+        "users": [{ "name": "it", "user": { "token": token } }],
+    });
+    std::fs::write(file, text.to_string()).unwrap();
+    token
+}
+
+/// Gives the account of [`token_kubeconfig`] all rights.
+pub(crate) async fn grant_everything(cluster: &Cluster, namespace: &str) {
+    let (name, account) = (format!("all-{namespace}"), format!("{namespace}:webhook"));
+    let bind =
+        ["create", "clusterrolebinding", &name, "--clusterrole=cluster-admin", "--serviceaccount", &account];
+    cluster.kubectl(&bind).await.unwrap();
 }

@@ -13,6 +13,7 @@ fn health() {
     assert_eq!(webhook.health("/mutate").0, 404);
 }
 
+/// B63: unready first, still serving, and each answer asks the client to come back elsewhere.
 #[test]
 fn while_draining_everything_is_still_answered() {
     let mut webhook = Webhook::start(&["--drain-delay", "1m"]);

@@ -77,6 +77,7 @@ fn configuration() {
     assert_eq!(ttp_port(&webhook), "8000");
 }
 
+/// B55, B56: the kubelet's swap, twice, and a half-written pair; live connections survive.
 #[test]
 fn certificates() {
     let read = |pair: &Pair| {

@@ -201,13 +201,23 @@ impl Server {
         self.health_address
     }
 
-    /// Serves until `stop`, and ends in good order: unready first and still serving, so that the cluster sends its
-    /// requests elsewhere; then no new connections; then, when what is in flight is answered, no connections.
-    pub async fn run(self, stop: impl Future<Output = ()>) {
+    /// Serves from `ready`, when there is a certificate, until `stop`.
+    ///
+    /// Before that connections wait in the kernel's queue: a replica that was killed is back with a certificate in no
+    /// time, while the cluster may not even have noticed that it was gone.
+    ///
+    /// It ends in good order: unready first and still serving, so that the cluster sends its requests elsewhere; then
+    /// no new connections; then, when what is in flight is answered, no connections.
+    pub async fn run(self, ready: impl Future<Output = ()> + Send + 'static, stop: impl Future<Output = ()>) {
         let Self { draining, limits, main, health, .. } = self;
-        let (stop_main, stopped_main) = oneshot::channel();
+        let (stop_main, mut stopped_main) = oneshot::channel();
         let (stop_health, stopped_health) = oneshot::channel();
-        let mut main = tokio::spawn(main.serve(stopped_main));
+        let mut main = tokio::spawn(async move {
+            tokio::select! {
+                () = ready => main.serve(stopped_main).await,
+                _ = &mut stopped_main => {}
+            }
+        });
         let health = tokio::spawn(health.serve(stopped_health));
         stop.await;
         draining.store(true, Relaxed);
