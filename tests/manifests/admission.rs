@@ -5,6 +5,7 @@ use swansong_webhook::policy::Policy;
 
 use crate::kustomize::{NAMESPACE, Rendered, items, texts};
 
+/// B53.
 #[test]
 fn an_absent_webhook_stops_nothing_but_in_the_strict_overlay() {
     for rendered in Rendered::all() {
@@ -46,6 +47,7 @@ fn only_creation_is_watched_and_only_of_what_can_be_injected() {
     }
 }
 
+/// B52, B53.
 #[test]
 fn the_webhook_and_the_cluster_start_without_the_webhook() {
     for rendered in Rendered::all() {

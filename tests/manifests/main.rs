@@ -9,6 +9,7 @@ mod configuration;
 mod golden;
 mod image;
 mod kustomize;
+mod network;
 mod pods;
 mod references;
 mod rights;

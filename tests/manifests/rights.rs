@@ -1,8 +1,10 @@
 //! What the service account may, and what it no longer needs with cert-manager.
 
-use serde_json::json;
+use std::fs;
 
-use crate::kustomize::{NAMESPACE, Rendered, identity, items, texts};
+use serde_json::{Value, json};
+
+use crate::kustomize::{NAMESPACE, Rendered, identity, items, kustomize, parse, root, texts};
 
 #[test]
 fn rights_name_their_objects() {
@@ -47,14 +49,69 @@ fn only_who_requires_ready_nodes_may_list_nodes() {
     assert_eq!(rendered.pod()["spec"]["automountServiceAccountToken"], true);
 }
 
+/// What it does is seen by the tests in `tests/availability`; here, that it is about what RBAC grants.
+#[test]
+fn rights_are_narrowed_to_what_is_needed() {
+    let rendered = Rendered::of("base");
+    let policy = rendered.one("ValidatingAdmissionPolicy");
+    let binding = rendered.one("ValidatingAdmissionPolicyBinding");
+    assert_eq!(binding["spec"]["policyName"], policy["metadata"]["name"]);
+    assert_eq!(binding["spec"]["validationActions"], json!(["Deny"]));
+    let policy = &policy["spec"];
+    assert_eq!(policy["failurePolicy"], "Fail");
+    // Of other accounts it has nothing to say.
+    let account = rendered.one("ServiceAccount")["metadata"]["name"].as_str().expect("a name");
+    let user = format!("request.userInfo.username == 'system:serviceaccount:{NAMESPACE}:{account}'");
+    assert_eq!(items(&policy["matchConditions"]).count(), 1);
+    assert_eq!(policy["matchConditions"][0]["expression"], user);
+
+    let of_policy = |resource: &str| {
+        items(&policy["matchConstraints"]["resourceRules"]).any(|rule| {
+            texts(&rule["resources"]) == [resource] && texts(&rule["operations"]) == ["CREATE", "UPDATE"]
+        })
+    };
+    for rule in ["Role", "ClusterRole"]
+        .iter()
+        .flat_map(|kind| rendered.of_kind(kind))
+        .flat_map(|role| items(&role["rules"]))
+    {
+        let resource = rule["resources"][0].as_str().expect("a resource");
+        assert!(of_policy(resource), "{resource} isn't narrowed");
+        for name in texts(&rule["resourceNames"]).iter().filter(|_| resource == "secrets") {
+            assert!(policy["validations"].to_string().contains(&format!("'{name}'")), "{name}");
+        }
+    }
+}
+
+#[test]
+fn old_clusters_are_spared_what_they_do_not_know() {
+    let target = root().join("target");
+    fs::create_dir_all(&target).expect("target");
+    let folder = tempfile::tempdir_in(target).expect("a folder");
+    let kustomization =
+        "resources: [../../manifests/base]\ncomponents: [../../manifests/components/before-1.30]\n";
+    fs::write(folder.path().join("kustomization.yaml"), kustomization).expect("a file");
+    let mut expected = Rendered::of("base").objects;
+    expected.retain(|object| !is_policy(object));
+    let objects = parse(&kustomize(folder.path()));
+    assert_eq!(
+        objects.iter().map(identity).collect::<Vec<_>>(),
+        expected.iter().map(identity).collect::<Vec<_>>()
+    );
+}
+
+fn is_policy(object: &Value) -> bool {
+    object["kind"].as_str().is_some_and(|kind| kind.starts_with("ValidatingAdmissionPolicy"))
+}
+
 #[test]
 fn with_cert_manager_no_rights_are_left() {
     let rendered = Rendered::of("overlays/cert-manager");
     for object in &rendered.objects {
+        assert!(!is_policy(object), "{}", identity(object));
         assert_ne!(object["apiVersion"], "rbac.authorization.k8s.io/v1", "{}", identity(object));
     }
     assert_eq!(rendered.pod()["spec"]["automountServiceAccountToken"], false);
-    assert_eq!(rendered.one("NetworkPolicy")["spec"]["egress"], json!([]));
 
     let leaf = rendered.of_kind("Certificate").find(|certificate| certificate["spec"]["isCA"] != true);
     let leaf = leaf.expect("a certificate for the webhook");
