@@ -33,6 +33,10 @@ test: prerequisites fmt-check clippy doc deny unit ## Everything that has to pas
 unit: ## All tests, those on a real Kubernetes included.
 	cargo test --workspace --locked
 
+.PHONY: soak
+soak: ## Long runs, a quarter of an hour: replicas rolled and killed on a real cluster under load.
+	SWANSONG_SOAK=1 cargo test --locked --package swansong --test availability rolling -- --nocapture
+
 .PHONY: prerequisites
 prerequisites: ## Install what the tests need (on Debian, as root), or say what is missing.
 	@tests/cluster/prerequisites.sh || true

@@ -105,6 +105,26 @@ fn links_lead_somewhere() {
     assert!(seen > 50, "only {seen} links were found");
 }
 
+/// A claim is worth what its test is worth, so the test has to be there.
+#[test]
+fn tests_that_are_named_exist() {
+    let mut seen = 0;
+    for page in pages() {
+        let text = prose(&read(&page));
+        for rest in text.split("[`").skip(1) {
+            let Some((name, rest)) = rest.split_once("`](") else { continue };
+            let target = rest.split(')').next().expect("a target");
+            if Path::new(target).extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
+            seen += 1;
+            let source = read(&page.parent().expect("a folder").join(target));
+            assert!(source.contains(&format!("fn {name}(")), "{}: no {name} in {target}", page.display());
+        }
+    }
+    assert!(seen > 15, "only {seen} tests are named");
+}
+
 #[test]
 fn the_configuration_page_shows_every_key_with_its_default() {
     let page = read(&root().join("docs/configuration.md"));

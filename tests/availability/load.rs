@@ -1,0 +1,122 @@
+//! Pods created at a steady pace through the API server, and what its answers say.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use swansong_testcluster::Cluster;
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::site::{asking_pod, is_injected};
+
+/// Creations under way at a time. The API server answers them in milliseconds; when it can't keep up, the pace goes
+/// down instead of the queue up.
+const AT_ONCE: usize = 100;
+
+/// So many Pods are deleted together, when twice as many have come after them.
+const BATCH: usize = 500;
+
+/// One creation as its client saw it.
+pub(crate) struct Creation {
+    pub(crate) name: String,
+    /// In which phase it was begun, and in which it was answered.
+    pub(crate) began: usize,
+    pub(crate) ended: usize,
+    pub(crate) took: Duration,
+    /// Whether the stored Pod was injected, or why none was stored.
+    pub(crate) outcome: Result<bool, String>,
+}
+
+/// Creations going on in the background.
+pub(crate) struct Load {
+    phase: Arc<AtomicUsize>,
+    stop: Arc<Notify>,
+    creations: JoinHandle<Vec<Creation>>,
+}
+
+impl Load {
+    /// Begins to create Pods, as many a second as are asked for or else as the machine gives.
+    pub(crate) async fn start(cluster: &Cluster, namespace: &str, per_second: u32) -> Self {
+        let client = cluster.client().await.unwrap();
+        let (phase, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let every = Duration::from_secs(1) / per_second;
+        let creations =
+            create_until(client, namespace.to_owned(), every, Arc::clone(&phase), Arc::clone(&stop));
+        Self { phase, stop, creations: tokio::spawn(creations) }
+    }
+
+    /// What begins or ends from now on does so in this phase.
+    pub(crate) fn enter(&self, phase: usize) {
+        self.phase.store(phase, Ordering::Relaxed);
+    }
+
+    /// Ends it and waits for all answers.
+    pub(crate) async fn stop(self) -> Vec<Creation> {
+        self.stop.notify_one();
+        self.creations.await.unwrap()
+    }
+}
+
+async fn create_until(
+    client: Client,
+    namespace: String,
+    every: Duration,
+    phase: Arc<AtomicUsize>,
+    stop: Arc<Notify>,
+) -> Vec<Creation> {
+    let pods: Api<Pod> = Api::namespaced(client, &namespace);
+    let slots = Arc::new(Semaphore::new(AT_ONCE));
+    let mut ticks = interval(every);
+    // A short delay is caught up with, as clients of a real cluster don't wait for one another either.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let (mut running, mut done) = (JoinSet::new(), Vec::new());
+    // Beside the creations, which go on whatever time a deletion takes.
+    let (old, batches) = mpsc::unbounded_channel();
+    let janitor = tokio::spawn(delete(pods.clone(), batches));
+    for number in 0.. {
+        let permit = tokio::select! {
+            () = stop.notified() => break,
+            permit = async { ticks.tick().await; Arc::clone(&slots).acquire_owned().await } => permit.unwrap(),
+        };
+        if number % BATCH == 0 && number >= 2 * BATCH {
+            old.send(number / BATCH - 2).unwrap();
+        }
+        let (pods, phase) = (pods.clone(), Arc::clone(&phase));
+        running.spawn(async move {
+            let _permit = permit;
+            create(&pods, number, &phase).await
+        });
+        while let Some(creation) = running.try_join_next() {
+            done.push(creation.unwrap());
+        }
+    }
+    done.extend(running.join_all().await);
+    janitor.abort();
+    done
+}
+
+async fn create(pods: &Api<Pod>, number: usize, phase: &AtomicUsize) -> Creation {
+    let name = format!("load-{number}");
+    let mut pod = asking_pod(&name);
+    pod.labels_mut().insert("batch".to_owned(), (number / BATCH).to_string());
+    let (start, began) = (Instant::now(), phase.load(Ordering::Relaxed));
+    let outcome = pods.create(&PostParams::default(), &pod).await;
+    let outcome = outcome.map(|pod| is_injected(&pod)).map_err(|error| error.to_string());
+    Creation { name, began, ended: phase.load(Ordering::Relaxed), took: start.elapsed(), outcome }
+}
+
+async fn delete(pods: Api<Pod>, mut batches: mpsc::UnboundedReceiver<usize>) {
+    while let Some(batch) = batches.recv().await {
+        let batch = ListParams::default().labels(&format!("batch={batch}"));
+        let now = DeleteParams::default().grace_period(0);
+        // A busy API server may break it off at its own time-out. What is left then stays; it is in nobody's way.
+        if let Err(error) = pods.delete_collection(&now, &batch).await {
+            eprintln!("old Pods are not deleted: {error}");
+        }
+    }
+}
