@@ -121,6 +121,8 @@ reasons! {
     NoContainerChosen,
     /// The workload has no pod template.
     NoTemplate,
+    /// More would have to be added than an object can hold.
+    TooManyChanges,
     /// The object can't be read.
     ObjectInvalid,
     /// The request isn't a CREATE.

@@ -5,6 +5,7 @@
 //! down what it did ([`record`]) so that [`undo::uninject`] is exact. A second pass over its own output
 //! yields no operations.
 
+mod budget;
 mod env;
 mod metadata;
 pub mod node_readiness;
@@ -24,6 +25,7 @@ use crate::reason::Reason;
 use crate::strategy::{self, Strategies};
 use crate::workload::{self, Located, WorkloadKind};
 
+use self::budget::Budget;
 use self::env::{EnvInjection, ttp_port_of};
 use self::metadata::MetadataChanges;
 use self::operation::Operation;
@@ -64,14 +66,24 @@ pub fn inject(kind: WorkloadKind, json: &str, policy: &Policy) -> Result<Outcome
             "the object has no `kind`; it is taken for what the request says".to_owned(),
         );
     }
+    // What a job says is read again for each template.
+    let mut budget = Budget::default();
+    budget.spend(job.map_or(0, Metadata::annotations_length).saturating_mul(templates.len()));
+    if budget.is_spent() {
+        return Ok(too_many_changes());
+    }
     let asked = strategies::asked(kind, job, &templates, policy, &mut outcome);
     if let Some(reason) = asked.refused() {
         outcome.skip = Some(reason);
         return Ok(outcome);
     }
     for (located, asks) in templates.iter().zip(&asked.templates) {
-        let report = TemplateInjection { kind, located, job, policy }.run(*asks, &mut outcome);
+        let report = TemplateInjection { kind, located, job, policy }.run(*asks, &mut outcome, &mut budget);
         outcome.templates.push(report);
+        budget.count(&outcome.operations, &outcome.warnings);
+        if budget.is_spent() {
+            return Ok(too_many_changes());
+        }
     }
     // A skip of all templates is a skip of the object.
     outcome.skip = outcome.templates.iter().map(|template| template.skip).reduce(Option::and).flatten();
@@ -79,6 +91,16 @@ pub fn inject(kind: WorkloadKind, json: &str, policy: &Policy) -> Result<Outcome
         strategies::amend_job(kind, &object, &templates, policy, &mut outcome);
     }
     Ok(outcome)
+}
+
+/// Nothing is done by halves: a template without what the others have is worse than none with it.
+fn too_many_changes() -> Outcome {
+    let mut outcome = Outcome { skip: Some(Reason::TooManyChanges), ..Outcome::default() };
+    outcome.warn(
+        Reason::TooManyChanges,
+        "more would have to be added than an object can hold; make templates, containers or annotations fewer".to_owned(),
+    );
+    outcome
 }
 
 impl Outcome {
@@ -118,7 +140,7 @@ struct TemplateInjection<'t, 'o, 'a, 'p> {
 }
 
 impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
-    fn run(&self, asks: bool, outcome: &mut Outcome) -> TemplateReport {
+    fn run(&self, asks: bool, outcome: &mut Outcome, budget: &mut Budget) -> TemplateReport {
         let Located { path, template, rank_zero, pods } = self.located;
         let rank_zero = rank_zero.unwrap_or_else(|| pod_is_rank_zero(template));
         let mut report = TemplateReport {
@@ -163,6 +185,10 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
                         record.containers.insert(containers.name.clone(), container_record);
                     }
                     report.containers.push(containers);
+                    budget.count(operations, warnings);
+                    if budget.is_spent() {
+                        break;
+                    }
                 }
                 if !chosen.is_empty() {
                     self.nodes(spec, &mut record, &mut report.actions, operations, warnings);

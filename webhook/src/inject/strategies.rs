@@ -40,8 +40,9 @@ pub(super) fn asked(
     outcome: &mut Outcome,
 ) -> Asked {
     let jobs = job.and_then(|metadata| metadata.annotation(strategy::ANNOTATION)).map(Strategies::parse);
+    let mut known = HashSet::new();
     if let Some(jobs) = &jobs {
-        note(jobs, outcome);
+        note(jobs, &mut known, outcome);
         check_spelling(jobs, outcome);
     }
     let jobs_ask = jobs.as_ref().is_some_and(|jobs| jobs.triggered_by(&policy.triggers));
@@ -55,7 +56,7 @@ pub(super) fn asked(
             asked.any_strategy = true;
             asks |= own.triggered_by(&policy.triggers);
             if jobs.as_ref().is_none_or(|jobs| jobs.tokens() != own.tokens()) {
-                note(own, outcome);
+                note(own, &mut known, outcome);
                 check_template(kind, jobs.as_ref(), own, located, outcome);
             }
         }
@@ -106,8 +107,7 @@ fn marks(container: &Container<'_>, trigger: &str) -> bool {
     mindspore.split(['{', '}', ',', '\'', ' ']).any(|token| token == feature)
 }
 
-fn note(strategies: &Strategies<'_>, outcome: &mut Outcome) {
-    let mut known: HashSet<String> = outcome.strategies.iter().cloned().collect();
+fn note(strategies: &Strategies<'_>, known: &mut HashSet<String>, outcome: &mut Outcome) {
     for token in strategies.tokens() {
         if !known.contains(*token) {
             known.insert((*token).to_owned());

@@ -89,6 +89,12 @@ impl Metadata<'_> {
         self.annotations.present()?.get(key)?.present().map(|text| &**text)
     }
 
+    /// Bytes of the annotations that decide.
+    pub fn annotations_length(&self) -> usize {
+        let members = self.annotations.present().map_or(&[][..], |annotations| &annotations.members);
+        members.iter().map(|(key, value)| key.len() + value.present().map_or(0, |value| value.len())).sum()
+    }
+
     /// Whether nothing but annotations is in it; empty labels are nothing.
     pub fn holds_annotations_at_most(&self) -> bool {
         let names = [&self.name, &self.generate_name, &self.namespace];
