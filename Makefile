@@ -34,7 +34,8 @@ unit: ## All tests, those on a real Kubernetes included.
 	cargo test --workspace --locked
 
 .PHONY: soak
-soak: ## Long runs, a quarter of an hour: replicas rolled and killed on a real cluster under load.
+soak: ## Long runs, 20 minutes: memory and open files over a million reviews; replicas rolled and killed on a real cluster.
+	cargo bench --locked --package swansong --bench soak
 	SWANSONG_SOAK=1 cargo test --locked --package swansong --test availability rolling -- --nocapture
 
 .PHONY: prerequisites
@@ -90,7 +91,7 @@ FUZZ_SECONDS ?= 60
 fuzz: ## Fuzz each target for FUZZ_SECONDS; needs a nightly compiler and cargo-fuzz.
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \
 	  echo 'make fuzz needs: rustup toolchain install nightly && cargo install --locked cargo-fuzz' >&2; exit 1; }
-	for target in inject review preload config; do \
+	for target in $$(cd fuzz && cargo +nightly fuzz list); do \
 	  mkdir -p "fuzz/corpus/$$target"; \
 	  cargo +nightly fuzz run "$$target" "fuzz/corpus/$$target" "fuzz/seeds/$$target" -- \
 	    -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -dict=fuzz/dictionary; \

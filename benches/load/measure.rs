@@ -9,7 +9,8 @@ use nix::unistd::Pid;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::client::{Connection, Run, closed_loop, open_loop};
+use crate::client::{Run, closed_loop, open_loop};
+use crate::connection::Connection;
 use crate::servers::{self, Server};
 
 /// An AdmissionReview of a Pod as ascend-operator makes it.

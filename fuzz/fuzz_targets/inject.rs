@@ -1,47 +1,4 @@
-//! Any text as an object of any kind: no panic, a patch that applies, a second pass without work, an exact undo.
+//! The law of the same name, on any input.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use serde_json::Value;
-use swansong_webhook::inject::operation::Operation;
-use swansong_webhook::inject::{inject, undo};
-use swansong_webhook::policy::Policy;
-use swansong_webhook::workload::WorkloadKind;
-
-const KINDS: [WorkloadKind; 7] = [
-    WorkloadKind::Pod,
-    WorkloadKind::AscendJob,
-    WorkloadKind::VolcanoJob,
-    WorkloadKind::Deployment,
-    WorkloadKind::StatefulSet,
-    WorkloadKind::Job,
-    WorkloadKind::CronJob,
-];
-
-fn apply(object: &Value, operations: &[Operation]) -> Value {
-    let operations = serde_json::to_value(operations).expect("operations serialise");
-    let patch: json_patch::Patch = serde_json::from_value(operations).expect("operations are RFC 6902");
-    let mut object = object.clone();
-    json_patch::patch(&mut object, &patch).expect("every operation applies");
-    object
-}
-
-// The first byte chooses the kind, so that seeds can be written by hand: `0{"kind":"Pod"…`.
-fuzz_target!(|input: &[u8]| {
-    let Some((kind, text)) = input.split_first() else { return };
-    let Ok(text) = std::str::from_utf8(text) else { return };
-    let kind = KINDS[usize::from(kind.wrapping_sub(b'0')) % KINDS.len()];
-    let Ok(first) = inject(kind, text, &Policy::default()) else { return };
-    let Ok(object) = serde_json::from_str::<Value>(text) else { return };
-    let injected = apply(&object, &first.operations);
-    // A repeated key is one member to a tree and the last one to us, so only texts without any compare.
-    if object.to_string().len() != text.chars().filter(|c| !c.is_ascii_whitespace()).count() {
-        return;
-    }
-    let second = inject(kind, &injected.to_string(), &Policy::default()).expect("its own output");
-    assert!(second.operations.is_empty(), "{:?}", second.operations);
-    if !text.contains("swansong.dev/injected") {
-        let undone = undo::uninject(kind, &injected.to_string()).expect("its own record").operations;
-        assert_eq!(apply(&injected, &undone), object);
-    }
-});
+libfuzzer_sys::fuzz_target!(|input: &[u8]| swansong_laws::inject(input));

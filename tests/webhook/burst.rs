@@ -16,7 +16,7 @@ fn sum(text: &str, name: &str, needle: &str) -> f64 {
 
 #[test]
 fn five_hundred_reviews_at_once_are_all_answered_and_all_counted() {
-    let webhook = Webhook::start(&["--body-memory", "8", "--review-timeout", "1s"]);
+    let webhook = Webhook::start(&["--body-memory", "8", "--review-timeout", "10s"]);
     let start = Arc::new(Barrier::new(REVIEWS));
     let clients: Vec<_> = (0..REVIEWS)
         .map(|number| {
@@ -33,7 +33,7 @@ fn five_hundred_reviews_at_once_are_all_answered_and_all_counted() {
                         body.resize(1 << 20, b' ');
                     }
                     start.wait();
-                    let answer = client.post("/mutate?timeout=10s", &body).json();
+                    let answer = client.post("/mutate?timeout=30s", &body).json();
                     let response = &answer["response"];
                     assert_eq!((&response["uid"], &response["allowed"]), (&uid.into(), &true.into()));
                     let injected = response.get("patch").is_some();

@@ -6,6 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rcgen::{CertificateParams, KeyPair};
@@ -79,6 +80,9 @@ impl Webhook {
     }
 
     fn spawn(pair: Pair, command: Command) -> Self {
+        // Some tests open more connections than the usual soft limit allows.
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("the hard limit may always be used");
         let (child, lines) = spawn(command);
         let mut webhook = Self {
             child,
@@ -129,6 +133,20 @@ impl Webhook {
         let deadline = Instant::now() + PATIENCE;
         while !self.metric(series).is_some_and(&enough) {
             assert!(Instant::now() < deadline, "{series} stays {:?}", self.metric(series));
+        }
+    }
+
+    /// Files that it has open.
+    pub(crate) fn open_files(&self) -> usize {
+        let id = i32::try_from(self.child.id()).expect("an id");
+        procfs::process::Process::new(id).and_then(|process| process.fd_count()).expect("running")
+    }
+
+    /// Waits until something is so.
+    pub(crate) fn until(&self, what: &str, so: impl Fn() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !so() {
+            assert!(Instant::now() < deadline, "{what}: never as expected, {:#?}", self.log);
         }
     }
 

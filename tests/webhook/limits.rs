@@ -99,12 +99,12 @@ fn a_flood_that_never_shakes_hands_keeps_nobody_out() {
     let mut known = webhook.client();
     // More than there are doors.
     let flood: Vec<TcpStream> =
-        (0..600).map(|_| TcpStream::connect(&webhook.address).expect("the kernel accepts")).collect();
-    webhook.metric_reaches("swansong_connections_accepted_total", 500.0);
+        (0..1200).map(|_| TcpStream::connect(&webhook.address).expect("the kernel accepts")).collect();
+    webhook.metric_reaches("swansong_connections_accepted_total", 1000.0);
     assert_eq!(webhook.metric("swansong_connections"), Some(1.0));
     assert_eq!(known.post("/mutate", body.as_bytes()).status, 200, "an open connection isn't concerned");
     assert_eq!(webhook.review(&review()).status, 200, "a new one waits for a door, and no longer");
-    webhook.metric_becomes("swansong_tls_handshake_failures_total", 600.0);
+    webhook.metric_becomes("swansong_tls_handshake_failures_total", 1200.0);
     webhook.metric_becomes("swansong_tls_handshakes_in_progress", 0.0);
     drop(flood);
 }

@@ -1,6 +1,7 @@
 //! The webhook as a cluster has it: the real binary, real TLS over loopback.
 
 mod burst;
+mod churn;
 mod client;
 mod clients;
 mod harness;

@@ -50,7 +50,7 @@ fn a_large_review_without_room_is_let_through() {
     let webhook = Webhook::start(&["--body-memory", "8", "--review-timeout", "1h"]);
     let stalled = hog(&webhook);
     let mut waiting = webhook.client();
-    waiting.head("POST", "/mutate?timeout=1s", MIB);
+    waiting.head("POST", "/mutate?timeout=4s", MIB);
     waiting.send(&large(MIB));
     let response = waiting.response();
     is_let_through(&response, "Overloaded");
@@ -62,7 +62,7 @@ fn a_large_review_without_room_is_let_through() {
 
     // Without a uid there is no answer; the API server's failurePolicy decides.
     let mut junk = webhook.client();
-    junk.head("POST", "/mutate?timeout=1s", MIB);
+    junk.head("POST", "/mutate?timeout=4s", MIB);
     junk.send(&vec![b' '; MIB]);
     assert_eq!(junk.response().status, 503);
     junk.expect_closed();
@@ -77,7 +77,7 @@ fn a_large_review_without_room_is_let_through() {
 
 #[test]
 fn the_room_of_a_body_that_stalls_is_free_again_when_its_time_is_over() {
-    let webhook = Webhook::start(&["--body-memory", "8", "--review-timeout", "500ms"]);
+    let webhook = Webhook::start(&["--body-memory", "8", "--review-timeout", "2s"]);
     let mut stalled = hog(&webhook);
     assert_eq!(stalled.response().status, 408);
     webhook.metric_becomes("swansong_large_body_bytes", 0.0);
@@ -87,7 +87,7 @@ fn the_room_of_a_body_that_stalls_is_free_again_when_its_time_is_over() {
 
 #[test]
 fn a_review_that_takes_too_long_to_arrive_is_let_through() {
-    let mut webhook = Webhook::start(&["--review-timeout", "300ms"]);
+    let mut webhook = Webhook::start(&["--review-timeout", "1s"]);
     for body in [ordered_review("0a1b").into_bytes(), large(MIB)] {
         let mut client = webhook.client();
         client.head("POST", "/mutate", body.len());

@@ -37,8 +37,8 @@ const BUFFER: usize = 16 << 10;
 /// How long a newcomer waits for a place.
 const PLACE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Time for a handshake while more than half of the doors are taken.
-const HURRIED: Duration = Duration::from_secs(1);
+/// Time for a handshake while more than three quarters of the doors are taken.
+const HURRIED: Duration = Duration::from_secs(2);
 
 /// One port and what is behind it.
 pub(super) struct Port {
@@ -83,7 +83,7 @@ impl Port {
             let Ok(door) = door else { break };
             let newcomer = Newcomer {
                 tls: tls.clone(),
-                hurried: doors.available_permits() < most / 2,
+                hurried: doors.available_permits() < most / 4,
                 door,
                 places: Arc::clone(&places),
                 connection: Connection {

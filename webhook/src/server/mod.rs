@@ -77,7 +77,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 1024,
-            handshakes: 512,
+            handshakes: 1024,
             body: 8 << 20,
             large_bodies: 64 << 20,
             handshake: Duration::from_secs(5),
