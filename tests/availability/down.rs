@@ -8,7 +8,7 @@ use swansong_demo::{definitions, install, operator};
 use swansong_testcluster::eventually;
 
 use crate::fates::{fates, why_let_through};
-use crate::site::{NAMESPACE, PATIENCE, Site, asking_pod, is_injected, plain_pod, signal, site};
+use crate::site::{NAMESPACE, PATIENCE, Site, asking_pod, freeze, is_injected, plain_pod, signal, site};
 
 /// A Pod that meets the restricted standard of Swansong's own namespace, asks for a dump, runs and ends.
 fn short_pod(name: &str) -> Pod {
@@ -79,7 +79,7 @@ async fn b53_while_nobody_answers_pods_are_created_without_injection_and_that_is
     // Worse than refused connections: replicas that take them and say nothing, until the time is over.
     let replicas = site.replicas().await;
     for replica in &replicas {
-        signal(replica, Signal::SIGSTOP);
+        freeze(replica).await;
     }
     let stored = site.create(&namespace, &asking_pod("nobody-speaks")).await;
     for replica in &replicas {

@@ -241,8 +241,25 @@ fn restarts(pod: &Pod) -> i32 {
     statuses.into_iter().map(|status| status.restart_count).sum()
 }
 
-/// Sends a signal to a replica's process: SIGKILL, for which nothing can prepare, or SIGSTOP, after which it neither
-/// answers nor refuses.
+/// Stops a replica's process, so that it neither answers nor refuses, and waits until each of its threads stands still.
+pub(crate) async fn freeze(replica: &Pod) {
+    signal(replica, Signal::SIGSTOP);
+    let process = process_of(&replica.uid().unwrap()).expect("the replica's process");
+    eventually("each thread stands still", PATIENCE, || async {
+        let tasks = procfs::process::Process::new(process.as_raw()).and_then(|process| process.tasks());
+        for task in tasks.map_err(|error| error.to_string())? {
+            let state = task.and_then(|task| task.stat()).map_err(|error| error.to_string())?.state;
+            if state != 'T' {
+                return Err(format!("one is {state}"));
+            }
+        }
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+/// Sends a signal to a replica's process.
 pub(crate) fn signal(replica: &Pod, signal: Signal) {
     let process = process_of(&replica.uid().unwrap()).expect("the replica's process");
     kill(process, signal).unwrap();

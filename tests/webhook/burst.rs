@@ -14,6 +14,7 @@ fn sum(text: &str, name: &str, needle: &str) -> f64 {
     lines.map(|line| line.rsplit_once(' ').expect("a value").1.parse::<f64>().expect("a number")).sum()
 }
 
+/// B54.
 #[test]
 fn five_hundred_reviews_at_once_are_all_answered_and_all_counted() {
     let webhook = Webhook::start(&["--body-memory", "8", "--review-timeout", "10s"]);
