@@ -13,6 +13,7 @@
 //! - [`check`]: the checks of the host.
 //! - [`preload`]: whether the preload is live in the pods of this node.
 //! - [`reason`]: the one vocabulary of findings.
+//! - [`readiness`]: what is told of a node, and when.
 //! - [`report`]: what is said about a node.
 //! - [`config`]: the YAML file that says what is demanded.
 
@@ -20,6 +21,7 @@ pub mod check;
 pub mod config;
 mod elf;
 pub mod preload;
+pub mod readiness;
 pub mod reason;
 pub mod report;
 pub mod root;

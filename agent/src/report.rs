@@ -45,10 +45,10 @@ pub enum Ready {
 impl Ready {
     /// What follows from the checks; unknown is never called healthy, and neither is nothing.
     pub fn of(checks: &[Check]) -> Self {
-        let any = |status| checks.iter().any(|check| check.finding.status() == status);
-        if any(Status::Fail) {
+        let mut deciding = checks.iter().filter(|check| !check.advisory).map(|check| check.finding.status());
+        if deciding.clone().any(|status| status == Status::Fail) {
             Self::False
-        } else if any(Status::Unknown) || checks.is_empty() {
+        } else if deciding.clone().any(|status| status == Status::Unknown) || deciding.next().is_none() {
             Self::Unknown
         } else {
             Self::True
@@ -100,6 +100,8 @@ pub struct Check {
     pub name: CheckName,
     /// What it found.
     pub finding: Finding,
+    /// Whether it is told without deciding whether the node is ready.
+    pub advisory: bool,
 }
 
 impl Serialize for Check {
@@ -111,6 +113,8 @@ impl Serialize for Check {
             reason: Reason,
             message: &'a str,
             path: Option<std::borrow::Cow<'a, str>>,
+            #[serde(skip_serializing_if = "std::ops::Not::not")]
+            advisory: bool,
         }
         let Finding { reason, message, path } = &self.finding;
         Flat {
@@ -119,6 +123,7 @@ impl Serialize for Check {
             reason: *reason,
             message,
             path: path.as_deref().map(|path| path.to_string_lossy()),
+            advisory: self.advisory,
         }
         .serialize(serializer)
     }
@@ -146,9 +151,12 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}  {}", safe(&self.node), self.ready.as_str())?;
-        for Check { name, finding } in &self.checks {
+        for Check { name, finding, advisory } in &self.checks {
             let (status, reason) = (finding.status().as_str(), finding.reason.as_str());
             write!(f, "{status:<7}  {:<15}  {reason:<20}  {}", name.as_str(), safe(&finding.message))?;
+            if *advisory && finding.status() != Status::Pass {
+                write!(f, " (advisory: it doesn't decide)")?;
+            }
             writeln!(f)?;
         }
         Ok(())
@@ -174,7 +182,8 @@ mod tests {
     use super::*;
 
     fn check(reason: Reason) -> Check {
-        Check { name: CheckName::Clock, finding: Finding::at("/x\u{1b}", reason, "a\u{1b}[2Jb") }
+        let finding = Finding::at("/x\u{1b}", reason, "a\u{1b}[2Jb");
+        Check { name: CheckName::Clock, finding, advisory: false }
     }
 
     #[test]
@@ -189,6 +198,21 @@ mod tests {
             let checks: Vec<Check> = reasons.iter().map(|&reason| check(reason)).collect();
             assert_eq!(Ready::of(&checks), expected, "{reasons:?}");
         }
+    }
+
+    #[test]
+    fn advisory_checks_are_told_and_do_not_decide() {
+        let mut advisory = check(Reason::ClusterdRefused);
+        advisory.advisory = true;
+        assert_eq!(Ready::of(&[advisory.clone()]), Ready::Unknown, "nothing decides");
+        let report = Report::new("n", vec![check(Reason::Present), advisory]);
+        assert_eq!(report.ready, Ready::True);
+        assert!(report.to_string().contains("(advisory"), "{report}");
+        let json = serde_json::to_value(&report).expect("serialised");
+        assert_eq!(
+            (&json["checks"][0]["advisory"], &json["checks"][1]["advisory"]),
+            (&serde_json::Value::Null, &true.into())
+        );
     }
 
     #[test]

@@ -106,7 +106,7 @@ pub fn run(root: &HostRoot, config: &Config, surroundings: &Surroundings) -> Vec
                 CheckName::DeviceHdc => Some(devices::hdc(root, &product)),
                 CheckName::DeviceSvm => Some(devices::svm(root, &product)),
                 CheckName::NpuDevices => {
-                    Some(devices::npus(root, surroundings.expected_npus.or(config.npus)))
+                    Some(devices::npus(root, config.npus.or(surroundings.expected_npus)))
                 }
                 CheckName::DriverLoaded => Some(driver::loaded(root)),
                 CheckName::DriverVersion => {
@@ -140,7 +140,8 @@ pub fn run(root: &HostRoot, config: &Config, surroundings: &Surroundings) -> Vec
                     config.max_skew,
                 )),
             };
-            finding.map(|finding| Check { name, finding })
+            let advisory = config.advisory.contains(&name);
+            finding.map(|finding| Check { name, finding, advisory })
         })
         .collect()
 }

@@ -25,7 +25,7 @@ pub struct Surroundings {
     pub machine: Machine,
     /// Mounts that show what was deleted, as paths inside the host root.
     pub dead_mounts: Vec<PathBuf>,
-    /// How many NPUs the node has to have, if its allocatable resources tell; goes before configuration.
+    /// How many NPUs the node has to have, if its capacity tells; configuration goes before it.
     pub expected_npus: Option<u32>,
 }
 

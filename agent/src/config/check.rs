@@ -7,7 +7,7 @@ use serde_saphyr::{Location, Spanned};
 use super::Config;
 use super::file::{self, At, File};
 use super::{Fault, Faults};
-use crate::check::{Family, Trust};
+use crate::check::{CheckName, Family, Trust};
 
 pub(super) fn check(file: File) -> Result<Config, Faults> {
     let mut checker = Checker { faults: Vec::new(), config: Config::default() };
@@ -23,9 +23,12 @@ pub(super) fn check(file: File) -> Result<Config, Faults> {
     if let Some(skew) = checker.duration("clock.maxSkew", file.clock.unwrap_or_default().max_skew) {
         checker.config.max_skew = skew;
     }
-    if let Some(grace) = checker.duration("preload.grace", file.preload.unwrap_or_default().grace) {
-        checker.config.grace = grace;
+    checker.preload(file.preload.unwrap_or_default());
+    if let Some(interval) = checker.duration("interval", file.interval) {
+        checker.config.interval = interval;
     }
+    checker.advisory(file.advisory);
+    checker.readiness(file.readiness.unwrap_or_default());
     Faults::none_or(checker.faults, checker.config)
 }
 
@@ -162,6 +165,61 @@ impl Checker {
         if let Some(timeout) = self.duration("clusterd.timeout", clusterd.timeout) {
             self.config.clusterd.timeout = timeout;
         }
+        if let Some(interval) = self.duration("clusterd.interval", clusterd.interval) {
+            self.config.clusterd.interval = interval;
+        }
+    }
+
+    fn preload(&mut self, preload: file::Preload) {
+        if let Some(grace) = self.duration("preload.grace", preload.grace) {
+            self.config.grace = grace;
+        }
+        if let Some(interval) = self.duration("preload.interval", preload.interval) {
+            self.config.scan_interval = interval;
+        }
+    }
+
+    fn advisory(&mut self, names: Option<Vec<Spanned<String>>>) {
+        let Some(names) = names else { return };
+        self.config.advisory.clear();
+        for (index, name) in names.into_iter().enumerate() {
+            match CheckName::ALL.iter().find(|known| known.as_str() == name.value) {
+                Some(known) => self.config.advisory.push(*known),
+                None => {
+                    let known: Vec<&str> = CheckName::ALL.iter().map(|name| name.as_str()).collect();
+                    let problem =
+                        format!("{:?} isn't a check; choose among {}", name.value, known.join(", "));
+                    self.fault(&name.referenced, format!("advisory[{index}]"), problem);
+                }
+            }
+        }
+    }
+
+    fn readiness(&mut self, readiness: file::Readiness) {
+        if let Some(time) = self.hold("readiness.failAfter", readiness.fail_after) {
+            self.config.readiness.fail_after = time;
+        }
+        if let Some(time) = self.hold("readiness.recoverAfter", readiness.recover_after) {
+            self.config.readiness.recover_after = time;
+        }
+        if let Some(time) = self.hold("readiness.unknownAfter", readiness.unknown_after) {
+            self.config.readiness.unknown_after = time;
+        }
+        if let Some(time) = self.duration("readiness.heartbeat", readiness.heartbeat) {
+            self.config.readiness.heartbeat = time;
+        }
+        if let Some(taint) = readiness.taint {
+            self.config.readiness.taint = taint;
+        }
+    }
+
+    /// A time to hold, which may be none at all.
+    fn hold(&mut self, key: &str, duration: At<String>) -> Option<Duration> {
+        if duration.as_ref().is_some_and(|text| humantime::parse_duration(&text.value) == Ok(Duration::ZERO))
+        {
+            return Some(Duration::ZERO);
+        }
+        self.duration(key, duration)
     }
 
     fn duration(&mut self, key: &str, duration: At<String>) -> Option<Duration> {

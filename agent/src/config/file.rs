@@ -23,6 +23,9 @@ pub(super) struct File {
     pub(super) clusterd: Option<Clusterd>,
     pub(super) clock: Option<Clock>,
     pub(super) preload: Option<Preload>,
+    pub(super) advisory: Option<Vec<Spanned<String>>>,
+    pub(super) interval: At<String>,
+    pub(super) readiness: Option<Readiness>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -55,6 +58,7 @@ pub(super) struct Clusterd {
     pub(super) dial: Option<bool>,
     pub(super) address: At<String>,
     pub(super) timeout: At<String>,
+    pub(super) interval: At<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -67,6 +71,17 @@ pub(super) struct Clock {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Preload {
     pub(super) grace: At<String>,
+    pub(super) interval: At<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Readiness {
+    pub(super) fail_after: At<String>,
+    pub(super) recover_after: At<String>,
+    pub(super) unknown_after: At<String>,
+    pub(super) heartbeat: At<String>,
+    pub(super) taint: Option<bool>,
 }
 
 /// PCI device ids and the names of families.

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::check::{Family, Trust, Version, pci_ids};
+use crate::check::{CheckName, Family, Trust, Version, pci_ids};
+use crate::readiness;
 pub use swansong_config::{ConfigError, Fault, Faults};
 
 /// What the operator of a cluster may set; plain data that has been proven.
@@ -40,6 +41,14 @@ pub struct Config {
     pub max_skew: Duration,
     /// How long a process has to live before the preload check judges it, and a bad verdict to stand before it is told.
     pub grace: Duration,
+    /// How often a running agent looks at the processes of injected pods.
+    pub scan_interval: Duration,
+    /// Checks that are told and don't decide whether the node is ready.
+    pub advisory: Vec<CheckName>,
+    /// How often a running agent checks the host.
+    pub interval: Duration,
+    /// When a running agent tells what.
+    pub readiness: readiness::Settings,
 }
 
 /// The driver and what is demanded of it.
@@ -66,6 +75,8 @@ pub struct Clusterd {
     pub address: String,
     /// How long to wait.
     pub timeout: Duration,
+    /// How often a running agent dials.
+    pub interval: Duration,
 }
 
 impl Default for Config {
@@ -92,9 +103,15 @@ impl Default for Config {
                 // Where noded sends its own faults to.
                 address: "clusterd-grpc-svc.mindx-dl.svc.cluster.local:8899".to_owned(),
                 timeout: Duration::from_secs(3),
+                interval: Duration::from_mins(1),
             },
             max_skew: Duration::from_secs(30),
             grace: Duration::from_secs(30),
+            scan_interval: Duration::from_secs(30),
+            // A ClusterD that is down is no fault of any node, and of all of them at the same time.
+            advisory: vec![CheckName::Clusterd],
+            interval: Duration::from_secs(5),
+            readiness: readiness::Settings::default(),
         }
     }
 }

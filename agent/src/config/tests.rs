@@ -24,9 +24,12 @@ npuSmi: [/opt/bin/npu-smi]
 hostLibraries: {libmspti: /cann/libmspti.so, libtaskd: /t/libtaskd.so}
 paths: [/etc/hccn.conf]
 ports: [9601]
-clusterd: {dial: false, address: "10.0.0.1:8899", timeout: 500ms}
+clusterd: {dial: false, address: "10.0.0.1:8899", timeout: 500ms, interval: 2m}
 clock: {maxSkew: 1m}
-preload: {grace: 2m}
+preload: {grace: 2m, interval: 1m}
+advisory: [ports, clock]
+interval: 2s
+readiness: {failAfter: 0s, recoverAfter: 5s, unknownAfter: 1m, heartbeat: 20m, taint: true}
 "#,
     )
     .expect("sound");
@@ -52,9 +55,20 @@ preload: {grace: 2m}
             dial: false,
             address: "10.0.0.1:8899".to_owned(),
             timeout: Duration::from_millis(500),
+            interval: Duration::from_mins(2),
         },
         max_skew: Duration::from_mins(1),
         grace: Duration::from_mins(2),
+        scan_interval: Duration::from_mins(1),
+        advisory: vec![CheckName::Ports, CheckName::Clock],
+        interval: Duration::from_secs(2),
+        readiness: readiness::Settings {
+            fail_after: Duration::ZERO,
+            recover_after: Duration::from_secs(5),
+            unknown_after: Duration::from_mins(1),
+            heartbeat: Duration::from_mins(20),
+            taint: true,
+        },
     };
     assert_eq!(config, expected);
 }
@@ -81,6 +95,10 @@ const FAULTY: &[(&str, u64, &[&str])] = &[
     ("clusterd: {address: x}", 1, &["clusterd.address"]),
     ("clusterd: {timeout: 0s}", 1, &["clusterd.timeout"]),
     ("clock: {maxSkew: soon}", 1, &["clock.maxSkew", "30s"]),
+    ("advisory: [clusterD]", 1, &["advisory[0]", "driver-libs"]),
+    ("interval: 0s", 1, &["interval"]),
+    ("readiness: {taint: maybe}", 1, &["readiness.taint"]),
+    ("readiness: {failAfter: x}", 1, &["readiness.failAfter"]),
     ("preload: {grace: 1d}", 1, &["preload.grace"]),
     ("npus: 8\nnpus: 16", 2, &["npus", "twice"]),
     ("npus: 8\n---\nnpus: 8", 3, &["second document"]),

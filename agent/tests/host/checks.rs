@@ -237,6 +237,16 @@ fn what_the_surroundings_tell() {
     surroundings.dead_mounts = vec![DRIVER.into()];
     assert_eq!(find(&surroundings, CheckName::DriverLibs), Some(Reason::MountStale));
     surroundings.expected_npus = Some(9);
+    assert_eq!(
+        find(&surroundings, CheckName::NpuDevices),
+        Some(Reason::Present),
+        "what is configured goes first"
+    );
+    let config = Config { npus: None, ..host.config() };
+    let find = |surroundings: &check::Surroundings, name| {
+        let check = check::run(&root, &config, surroundings).into_iter().find(|check| check.name == name);
+        check.map(|check| check.finding.reason)
+    };
     assert_eq!(find(&surroundings, CheckName::NpuDevices), Some(Reason::DevicesMissing));
     surroundings.clusterd = Some(check::Dialled::Refused);
     assert_eq!(find(&surroundings, CheckName::Clusterd), Some(Reason::ClusterdRefused));
