@@ -21,7 +21,7 @@ enum Command {
     Uninject(commands::uninject::Uninject),
     Explain(commands::explain::Explain),
     Webhook(Box<commands::webhook::Webhook>),
-    Agent(commands::agent::Agent),
+    Agent(Box<commands::agent::Agent>),
 }
 
 fn main() -> ExitCode {

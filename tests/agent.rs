@@ -13,6 +13,7 @@ fn agent(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_swansong"));
     command.arg("agent").args(arguments);
     command.env_remove("NODE_NAME").env_remove("SWANSONG_AGENT_CONFIG").env_remove("SWANSONG_HOST_ROOT");
+    command.env_remove("KUBERNETES_SERVICE_HOST").env("KUBECONFIG", "/no/such/file");
     command.output().expect("the program runs")
 }
 
@@ -103,7 +104,7 @@ fn errors_of_its_own() {
     for (output, needle) in [
         (check(host.path(), &[]), "agent.yaml: line 1, column 7: npus:"),
         (agent(&["--once", "--host-root", "/no/such/folder"]), "--host-root /no/such/folder can't be opened"),
-        (agent(&[]), "isn't part of this version; add --once"),
+        (agent(&[]), "the API server can't be found; run in a cluster or set KUBECONFIG"),
         (agent(&["--once", "--colour"]), "--colour"),
     ] {
         let error = String::from_utf8(output.stderr).expect("text");

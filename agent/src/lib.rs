@@ -11,19 +11,23 @@
 //!
 //! - [`root`]: paths below the host root, from which no link leads out.
 //! - [`check`]: the checks of the host.
+//! - [`node`]: the edge to the API server.
 //! - [`preload`]: whether the preload is live in the pods of this node.
 //! - [`reason`]: the one vocabulary of findings.
 //! - [`readiness`]: what is told of a node, and when.
 //! - [`report`]: what is said about a node.
+//! - [`run`]: the agent that keeps running.
 //! - [`config`]: the YAML file that says what is demanded.
 
 pub mod check;
 pub mod config;
 mod elf;
+pub mod node;
 pub mod preload;
 pub mod readiness;
 pub mod reason;
 pub mod report;
 pub mod root;
+pub mod run;
 
 pub use self::elf::Machine;

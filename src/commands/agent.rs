@@ -1,27 +1,43 @@
 //! `swansong agent`: is this node able to save a dying job?
 
+use std::env;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow};
 use swansong_agent::check::{Surroundings, run};
 use swansong_agent::config::Config;
+use swansong_agent::node::{ApiServer, Timing};
 use swansong_agent::report::{Ready, Report};
 use swansong_agent::root::HostRoot;
+use swansong_agent::run::{Agent as Running, Parts};
+use tracing::info;
 
 use super::files::print;
+use super::signals::Signals;
+use crate::logging::Logging;
 
-/// Check whether this node is able to save a dying job
+/// How long an answer of the API server may take.
+const API_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The kubelet sets it in every pod.
+const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
+
+/// Check whether this node is able to save a dying job, and keep its condition, label and Events true
 ///
 /// With --once the host is checked once and the report printed: driver, devices, libraries, ports, ClusterD, clock.
 /// Ends with 0 when all is well, 2 when something is wrong, 3 when something couldn't be told, and 1 on errors of its
 /// own.
+// The last of a flag wins, so that an overlay of the manifests can append its own.
 #[derive(Debug, clap::Args)]
+#[command(args_override_self = true)]
 pub(crate) struct Agent {
     /// Check, print, end
     #[arg(long)]
     once: bool,
-    /// What to print
+    /// What to print with --once
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
     /// Configuration file of the agent, YAML [default: what every node needs]
@@ -33,6 +49,11 @@ pub(crate) struct Agent {
     /// The node's name [default: the host's name]
     #[arg(long, env = "NODE_NAME", value_name = "NAME")]
     node: Option<String>,
+    /// Address for /healthz, /readyz, /metrics and /status; port 0 chooses a free one
+    #[arg(long, env = "SWANSONG_HEALTH_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:8081")]
+    health_listen: SocketAddr,
+    #[command(flatten)]
+    logging: Logging,
 }
 
 /// How the report is printed.
@@ -45,13 +66,8 @@ enum Output {
 }
 
 impl Agent {
-    /// Checks and prints.
-    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
-        if !self.once {
-            bail!(
-                "the agent that keeps running isn't part of this version; add --once to check this node and print the report"
-            );
-        }
+    /// Checks and prints, or goes on until it is told to stop.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let config = match &self.config {
             Some(path) => Config::load(path)?,
             None => Config::default(),
@@ -63,7 +79,11 @@ impl Agent {
             )
         })?;
         let node = self.node.clone().unwrap_or_else(|| host_name(&root));
-        let report = Report::new(node, run(&root, &config, &Surroundings::look(&root, &config)));
+        if self.once { self.once(&root, node, &config) } else { self.keep_running(node, config) }
+    }
+
+    fn once(&self, root: &HostRoot, node: String, config: &Config) -> anyhow::Result<ExitCode> {
+        let report = Report::new(node, run(root, config, &Surroundings::look(root, config)));
         print(&match self.output {
             Output::Text => report.to_string(),
             Output::Json => serde_json::to_string_pretty(&report)? + "\n",
@@ -73,6 +93,53 @@ impl Agent {
             Ready::False => 2,
             Ready::Unknown => 3,
         }))
+    }
+
+    fn keep_running(self, node: String, config: Config) -> anyhow::Result<ExitCode> {
+        self.logging.start();
+        // One thread beside those that look at the host: there is next to nothing to do, and little memory to do it in.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("the threads can't be started")?;
+        let result = runtime.block_on(self.serve(node, config));
+        // Not waiting for a look at a file system that hangs.
+        runtime.shutdown_background();
+        result.map(|()| ExitCode::SUCCESS)
+    }
+
+    async fn serve(self, node: String, config: Config) -> anyhow::Result<()> {
+        let signals = Signals::listen().context("signals can't be listened for")?;
+        let api = ApiServer::new(api_server().await?, API_PATIENCE)
+            .context("no client of the API server can be made")?;
+        let agent = Running::bind(Parts {
+            config,
+            host_root: self.host_root,
+            node: node.clone(),
+            health_listen: self.health_listen,
+            api,
+            timing: Timing::default(),
+        })
+        .await?;
+        info!(
+            node,
+            health_address = %agent.address(),
+            version = env!("CARGO_PKG_VERSION"),
+            "watching over the node"
+        );
+        agent.run(signals.stop()).await;
+        Ok(())
+    }
+}
+
+/// In a pod the API server is called by the address in the environment: cluster DNS may come up after us.
+async fn api_server() -> anyhow::Result<kube::Config> {
+    const HINT: &str = "the API server can't be found; run in a cluster or set KUBECONFIG, or check the node once with --once";
+    // The errors tell their causes themselves, so there is no chain to keep.
+    if env::var_os(IN_CLUSTER).is_some() {
+        kube::Config::incluster().map_err(|error| anyhow!("{HINT} ({error})"))
+    } else {
+        kube::Config::infer().await.map_err(|error| anyhow!("{HINT} ({error})"))
     }
 }
 

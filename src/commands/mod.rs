@@ -4,5 +4,6 @@ pub(crate) mod agent;
 pub(crate) mod explain;
 mod files;
 pub(crate) mod inject;
+mod signals;
 pub(crate) mod uninject;
 pub(crate) mod webhook;

@@ -7,7 +7,6 @@ mod nodes;
 mod observe;
 mod open_files;
 mod rotation;
-mod signals;
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -27,7 +26,7 @@ use tracing::{info, warn};
 use self::background::Background;
 use self::certificate::Certificate;
 use self::nodes::Looking;
-use self::signals::Signals;
+use super::signals::Signals;
 use crate::logging::Logging;
 
 /// More workers than this serve nothing but memory: one answers tens of thousands of reviews a second.

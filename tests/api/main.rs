@@ -4,7 +4,11 @@
 //! one in `manifests/base`, with its Service replaced by the address of the process under test.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod agent;
 mod certificates;
+#[path = "../../agent/tests/host/fixture.rs"]
+#[allow(dead_code)]
+mod fixture;
 mod inputs;
 mod jobs;
 mod node_readiness;

@@ -81,21 +81,12 @@ impl Drop for Webhook {
 
 impl Webhook {
     pub(crate) fn start(command: &Command) -> Self {
-        let mut shell = Command::new("sh");
-        shell
-            .args(["-c", r#""$0" "$@" & cat > /dev/null; kill $!; wait $!"#])
-            .arg(command.get_program())
-            .args(command.get_args());
-        for (name, value) in command.get_envs() {
-            shell.env(name, value.unwrap_or_default());
-        }
-        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let log = Arc::new(Mutex::new(Vec::new()));
         let mut webhook = Self {
             address: String::new(),
             health_address: String::new(),
             log: Arc::clone(&log),
-            shell: shell.spawn().expect("sh"),
+            shell: tied(command).spawn().expect("sh"),
         };
         let (sender, lines) = mpsc::channel();
         read_lines(webhook.shell.stdout.take().unwrap(), sender.clone(), Arc::clone(&log));
@@ -116,11 +107,7 @@ impl Webhook {
 
     /// The answer of the health port, head and body.
     pub(crate) fn health(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(&self.health_address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: health\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        http_get(&self.health_address, path)
     }
 
     /// The value of a metric, named as it is written.
@@ -130,8 +117,36 @@ impl Webhook {
     }
 }
 
+/// The answer to a request, head and body.
+pub(crate) fn http_get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: health\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The command under a shell that tells its pid and ends it when its own standard input closes, so that nothing is left
+/// however the test ends.
+pub(crate) fn tied(command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", r#""$0" "$@" & echo "$!"; cat > /dev/null; kill $!; wait $!"#])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        shell.env(name, value.unwrap_or_default());
+    }
+    shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    shell
+}
+
 /// Reads on for as long as the process writes, so that it never blocks on a full pipe.
-fn read_lines(pipe: impl Read + Send + 'static, sender: mpsc::Sender<String>, log: Arc<Mutex<Vec<String>>>) {
+pub(crate) fn read_lines(
+    pipe: impl Read + Send + 'static,
+    sender: mpsc::Sender<String>,
+    log: Arc<Mutex<Vec<String>>>,
+) {
     std::thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
             log.lock().unwrap().push(line.clone());

@@ -32,14 +32,27 @@ pub struct Surroundings {
 impl Surroundings {
     /// Asks the clock, ClusterD and this process's own mounts.
     pub fn look(root: &HostRoot, config: &Config) -> Self {
+        let clusterd = config.clusterd.dial.then(|| dial(&config.clusterd.address, config.clusterd.timeout));
+        Self { clusterd, ..Self::here() }.with_mounts(root)
+    }
+
+    /// With the mounts below `root` that are dead.
+    #[must_use]
+    pub fn with_mounts(self, root: &HostRoot) -> Self {
         // Without /proc of its own the agent sees no mounts; the checks of the files still tell.
         let mounts = Process::myself().and_then(|process| process.mountinfo());
+        let dead_mounts = mounts.map(|mounts| mounts::dead(mounts, root.at())).unwrap_or_default();
+        Self { dead_mounts, ..self }
+    }
+
+    /// The clock and the processor, and nothing that takes time.
+    pub fn here() -> Self {
         Self {
             now: SystemTime::now(),
             reference: None,
-            clusterd: config.clusterd.dial.then(|| dial(&config.clusterd.address, config.clusterd.timeout)),
+            clusterd: None,
             machine: Machine::HERE,
-            dead_mounts: mounts.map(|mounts| mounts::dead(mounts, root.at())).unwrap_or_default(),
+            dead_mounts: Vec::new(),
             expected_npus: None,
         }
     }

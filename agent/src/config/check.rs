@@ -183,14 +183,12 @@ impl Checker {
         let Some(names) = names else { return };
         self.config.advisory.clear();
         for (index, name) in names.into_iter().enumerate() {
-            match CheckName::ALL.iter().find(|known| known.as_str() == name.value) {
-                Some(known) => self.config.advisory.push(*known),
-                None => {
-                    let known: Vec<&str> = CheckName::ALL.iter().map(|name| name.as_str()).collect();
-                    let problem =
-                        format!("{:?} isn't a check; choose among {}", name.value, known.join(", "));
-                    self.fault(&name.referenced, format!("advisory[{index}]"), problem);
-                }
+            if let Some(known) = CheckName::ALL.iter().find(|known| known.as_str() == name.value) {
+                self.config.advisory.push(*known);
+            } else {
+                let known: Vec<&str> = CheckName::ALL.iter().map(|name| name.as_str()).collect();
+                let problem = format!("{:?} isn't a check; choose among {}", name.value, known.join(", "));
+                self.fault(&name.referenced, format!("advisory[{index}]"), problem);
             }
         }
     }

@@ -20,6 +20,7 @@ use std::time::{Duration, SystemTime};
 
 use self::holds::Holds;
 use self::ledger::Ledger;
+pub(crate) use self::story::shorten;
 pub use self::story::{Standing, Story};
 use crate::check::CheckName;
 use crate::reason::Reason;

@@ -134,7 +134,8 @@ impl Story {
     }
 }
 
-fn shorten(message: &mut String) {
+/// Cuts what is longer than an Event may be.
+pub(crate) fn shorten(message: &mut String) {
     if message.len() > LONGEST {
         let end = (0..=LONGEST).rev().find(|&at| message.is_char_boundary(at)).unwrap_or(0);
         message.truncate(end);

@@ -7,13 +7,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
 /// SIGTERM and SIGINT, listened for from the start, so that none is lost while the server comes up.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    pub(super) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         let terminate = signal(SignalKind::terminate())?;
         Ok(Self { terminate, interrupt: signal(SignalKind::interrupt())? })
     }
@@ -21,7 +21,7 @@ impl Signals {
     /// Comes with the first signal. A SIGTERM that follows changes nothing: whoever sends it twice, as a supervisor may,
     /// hasn't asked for anything else. A SIGINT that follows ends the process at once, for someone at a keyboard who is
     /// in a hurry.
-    pub(super) async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         let name = self.next().await;
         info!(signal = name, "stopping");
         tokio::spawn(async move {
