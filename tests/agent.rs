@@ -104,7 +104,7 @@ fn errors_of_its_own() {
     for (output, needle) in [
         (check(host.path(), &[]), "agent.yaml: line 1, column 7: npus:"),
         (agent(&["--once", "--host-root", "/no/such/folder"]), "--host-root /no/such/folder can't be opened"),
-        (agent(&[]), "the API server can't be found; run in a cluster or set KUBECONFIG"),
+        (agent(&[]), "which can't be found; run it in a cluster, set KUBECONFIG, or check once with --once"),
         (agent(&["--once", "--colour"]), "--colour"),
     ] {
         let error = String::from_utf8(output.stderr).expect("text");

@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use swansong_webhook::config::Config;
@@ -171,6 +172,10 @@ fn the_page_of_the_node_check_has_every_check_reason_and_key() {
         })
         .collect();
     assert_eq!(shown, told);
+    for standing in swansong_agent::readiness::Standing::ALL {
+        let row = format!("| `{}` | {} |", standing.as_str(), standing.description());
+        assert!(page.lines().any(|line| line == row), "{row}");
+    }
     let blocks = blocks(&page, "yaml");
     let [block] = &blocks[..] else { panic!("one configuration, not {}", blocks.len()) };
     assert_eq!(Config::parse(block), Ok(Config::default()));
@@ -249,59 +254,86 @@ fn metrics() -> String {
     let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
     fs::write(&certificate, pair.cert.pem()).expect("tls.crt");
     fs::write(&key, pair.signing_key.serialize_pem()).expect("tls.key");
-    let mut webhook = Command::new(env!("CARGO_BIN_EXE_swansong"))
-        .args([
-            "webhook",
-            "--listen",
-            "127.0.0.1:0",
-            "--health-listen",
-            "127.0.0.1:0",
-            "--log-format",
-            "json",
-        ])
+    let mut command = Command::new(env!("CARGO_BIN_EXE_swansong"));
+    command
+        .args(["webhook", "--listen", "127.0.0.1:0", "--health-listen", "127.0.0.1:0"])
         .arg("--tls-cert")
         .arg(&certificate)
         .arg("--tls-key")
-        .arg(&key)
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the webhook starts");
-    let log = BufReader::new(webhook.stderr.take().expect("a log"));
-    let address = log.lines().find_map(|line| {
+        .arg(&key);
+    scrape(command, |_| true)
+}
+
+/// Runs a command until its metrics have what is waited for.
+fn scrape(mut command: Command, enough: impl Fn(&str) -> bool) -> String {
+    let mut program =
+        command.args(["--log-format", "json"]).stderr(Stdio::piped()).spawn().expect("it starts");
+    let log = BufReader::new(program.stderr.take().expect("a log"));
+    let mut log = log.lines();
+    let address = log.find_map(|line| {
         let entry: Value = serde_json::from_str(&line.expect("a line")).expect("JSON");
         entry["health_address"].as_str().map(str::to_owned)
     });
     let mut text = String::new();
     if let Some(address) = address {
-        let mut stream = TcpStream::connect(address).expect("the health port");
-        stream
-            .write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-            .expect("a request");
-        stream.read_to_string(&mut text).expect("an answer");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while text.is_empty() || (!enough(&text) && Instant::now() < deadline) {
+            text.clear();
+            let mut stream = TcpStream::connect(&address).expect("the health port");
+            stream
+                .write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+                .expect("a request");
+            stream.read_to_string(&mut text).expect("an answer");
+        }
     }
-    webhook.kill().and_then(|()| webhook.wait()).expect("the webhook ends");
+    program.kill().and_then(|()| program.wait()).expect("it ends");
+    assert!(enough(&text), "{text}");
     text
+}
+
+fn metrics_shown(page: &str, of_agent: bool) -> BTreeSet<(&str, &str)> {
+    page.lines()
+        .filter_map(|line| line.strip_prefix("| `swansong_"))
+        .filter(|row| row.starts_with("agent_") == of_agent)
+        .map(|row| {
+            let (name, rest) = row.split_once("` | ").expect("a name");
+            (name, rest.split([' ', ',']).next().expect("a type"))
+        })
+        .collect()
+}
+
+fn metrics_told(text: &str) -> BTreeSet<(&str, &str)> {
+    let told: BTreeSet<(&str, &str)> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE swansong_")?.split_once(' ')).collect();
+    assert!(told.len() > 5, "{text}");
+    told
+}
+
+/// What an agent whose API server isn't there tells Prometheus after its first round of checks.
+fn agent_metrics() -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let kubeconfig = folder.path().join("kubeconfig");
+    let nobody = r#"{"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}], "users": [{"name": "u", "user": {}}], "current-context": "c"}"#;
+    fs::write(&kubeconfig, nobody).expect("a kubeconfig");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_swansong"));
+    command
+        .args(["agent", "--health-listen", "127.0.0.1:0", "--node", "n", "--host-root"])
+        .arg(folder.path());
+    command.env("KUBECONFIG", &kubeconfig).env_remove("KUBERNETES_SERVICE_HOST");
+    scrape(command, |text| text.contains("swansong_agent_check{"))
 }
 
 #[test]
 fn the_metrics_page_lists_what_is_told() {
     let page = read(&root().join("docs/metrics.md"));
-    let shown: BTreeSet<(&str, &str)> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `swansong_"))
-        .map(|row| {
-            let (name, rest) = row.split_once("` | ").expect("a name");
-            (name, rest.split([' ', ',']).next().expect("a type"))
-        })
-        .collect();
-    let text = metrics();
-    let told: BTreeSet<(&str, &str)> =
-        text.lines().filter_map(|line| line.strip_prefix("# TYPE swansong_")?.split_once(' ')).collect();
-    assert!(told.len() > 5, "{text}");
+    let (shown, text) = (metrics_shown(&page, false), metrics());
+    let told = metrics_told(&text);
     // These are told from their first event on.
     let later =
         BTreeSet::from([("review_warnings_total", "counter"), ("tls_reload_failures_total", "counter")]);
     assert_eq!(shown, &told | &later);
+    assert_eq!(metrics_shown(&page, true), metrics_told(&agent_metrics()));
 }
 
 #[test]

@@ -1,12 +1,11 @@
 //! `swansong agent`: is this node able to save a dying job?
 
-use std::env;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use swansong_agent::check::{Surroundings, run};
 use swansong_agent::config::Config;
 use swansong_agent::node::{ApiServer, Timing};
@@ -15,15 +14,13 @@ use swansong_agent::root::HostRoot;
 use swansong_agent::run::{Agent as Running, Parts};
 use tracing::info;
 
+use super::client::client_config;
 use super::files::print;
 use super::signals::Signals;
 use crate::logging::Logging;
 
 /// How long an answer of the API server may take.
 const API_PATIENCE: Duration = Duration::from_secs(10);
-
-/// The kubelet sets it in every pod.
-const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
 
 /// Check whether this node is able to save a dying job, and keep its condition, label and Events true
 ///
@@ -110,7 +107,10 @@ impl Agent {
 
     async fn serve(self, node: String, config: Config) -> anyhow::Result<()> {
         let signals = Signals::listen().context("signals can't be listened for")?;
-        let api = ApiServer::new(api_server().await?, API_PATIENCE)
+        let config_of_client = client_config().await.context(
+            "the agent keeps this node's state in the API server, which can't be found; run it in a cluster, set KUBECONFIG, or check once with --once",
+        )?;
+        let api = ApiServer::new(config_of_client, API_PATIENCE)
             .context("no client of the API server can be made")?;
         let agent = Running::bind(Parts {
             config,
@@ -129,17 +129,6 @@ impl Agent {
         );
         agent.run(signals.stop()).await;
         Ok(())
-    }
-}
-
-/// In a pod the API server is called by the address in the environment: cluster DNS may come up after us.
-async fn api_server() -> anyhow::Result<kube::Config> {
-    const HINT: &str = "the API server can't be found; run in a cluster or set KUBECONFIG, or check the node once with --once";
-    // The errors tell their causes themselves, so there is no chain to keep.
-    if env::var_os(IN_CLUSTER).is_some() {
-        kube::Config::incluster().map_err(|error| anyhow!("{HINT} ({error})"))
-    } else {
-        kube::Config::infer().await.map_err(|error| anyhow!("{HINT} ({error})"))
     }
 }
 

@@ -1,6 +1,7 @@
 //! One file for each subcommand.
 
 pub(crate) mod agent;
+mod client;
 pub(crate) mod explain;
 mod files;
 pub(crate) mod inject;

@@ -2,7 +2,6 @@
 
 mod background;
 mod certificate;
-mod client;
 mod nodes;
 mod observe;
 mod open_files;

@@ -13,8 +13,8 @@ use swansong_certs::{
 };
 
 use super::background::Background;
-use super::client::{IN_CLUSTER, client_config};
 use super::rotation::Rotation;
+use crate::commands::client::{IN_CLUSTER, client_config};
 
 /// Set by the manifests from the downward API.
 const POD_NAMESPACE: &str = "POD_NAMESPACE";

@@ -18,7 +18,7 @@ use swansong_webhook::ready_nodes::{LastSeen, ReadyNodes};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-use super::client::client_config;
+use crate::commands::client::client_config;
 
 /// Longer than this an answer is of no use.
 const PATIENCE: Duration = Duration::from_secs(10);

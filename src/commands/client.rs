@@ -8,11 +8,11 @@ use anyhow::anyhow;
 use kube::config::{InferConfigError, KubeconfigError};
 
 /// Set by the kubelet in every pod.
-pub(super) const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
+pub(crate) const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
 
 /// In a pod the API server is called by the address in the environment: cluster DNS may come up after us. The error is
 /// half a sentence on what is missing.
-pub(super) async fn client_config() -> anyhow::Result<kube::Config> {
+pub(crate) async fn client_config() -> anyhow::Result<kube::Config> {
     // The errors tell their causes themselves, so there is no chain to keep.
     let (config, fault) = if env::var_os(IN_CLUSTER).is_some() {
         (kube::Config::incluster().map_err(|error| error.to_string()), "the service account can't be used,")
