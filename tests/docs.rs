@@ -276,7 +276,7 @@ fn scrape(mut command: Command, enough: impl Fn(&str) -> bool) -> String {
     });
     let mut text = String::new();
     if let Some(address) = address {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         while text.is_empty() || (!enough(&text) && Instant::now() < deadline) {
             text.clear();
             let mut stream = TcpStream::connect(&address).expect("the health port");

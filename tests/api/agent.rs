@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1::{Event, Node, NodeCondition};
 use kube::Client;
-use kube::api::{Api, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ use crate::support::{create, http_get, read_lines, rig, swansong, tied};
 const SOON: Duration = Duration::from_secs(10);
 
 /// For what may take long on a busy machine and isn't promised.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 const CONFIG: &str = "npus: 8\ndriver: {trust: anyone}\nclusterd: {dial: false}\nports: []\n";
 
@@ -344,7 +344,7 @@ async fn b81_concurrent_writers_lose_nothing() {
                 let taint = json!({"key": "other", "value": round.to_string(), "effect": "PreferNoSchedule"});
                 taints.push(serde_json::from_value(taint).unwrap());
             }
-            match nodes.replace(&name, &Default::default(), &node).await {
+            match nodes.replace(&name, &PostParams::default(), &node).await {
                 Ok(_) => {}
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
                 Err(error) => panic!("{error}"),
