@@ -2,9 +2,9 @@
 //! that write the same Node.
 
 use std::process::Child;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, pin_mut};
