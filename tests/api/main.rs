@@ -12,6 +12,7 @@ mod fixture;
 mod inputs;
 mod jobs;
 mod node_readiness;
+mod overload;
 mod pods;
 mod secrecy;
 mod support;
