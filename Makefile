@@ -8,6 +8,8 @@ SHELL := bash
 IMAGE ?= localhost/swansong:dev
 # What `make install` applies: base, overlays/cert-manager, overlays/strict, or a folder of your own below manifests/.
 OVERLAY ?= base
+# What `make install-agent` applies: agent, overlays/agent-mindcluster, overlays/agent-preload-check, or your own.
+AGENT ?= agent
 KUBECTL ?= kubectl
 
 DENY_VERSION := 0.20.2
@@ -119,6 +121,19 @@ install: kustomization ## Install IMAGE with OVERLAY into the cluster of $KUBECO
 uninstall: kustomization ## Remove it again; running jobs stay as they are.
 	$(KUBECTL) delete mutatingwebhookconfiguration swansong --ignore-not-found
 	$(KUBECTL) delete --kustomize target/install --ignore-not-found
+
+.PHONY: agent-kustomization
+agent-kustomization:
+	@manifests/with-image '$(AGENT)' '$(IMAGE)' target/install-agent
+
+.PHONY: install-agent
+install-agent: agent-kustomization ## Install the node agent of IMAGE with AGENT into the cluster of $KUBECONFIG.
+	$(KUBECTL) apply --kustomize target/install-agent
+	$(KUBECTL) --namespace swansong-agent rollout status daemonset/swansong-agent --timeout 3m
+
+.PHONY: uninstall-agent
+uninstall-agent: agent-kustomization ## Remove the node agent; nodes keep what they showed last.
+	$(KUBECTL) delete --kustomize target/install-agent --ignore-not-found
 
 .PHONY: clean
 clean: ## Remove what was built here; the cache of tools and Kubernetes programs stays.

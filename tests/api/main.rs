@@ -5,6 +5,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod agent;
+mod agent_policy;
 mod certificates;
 #[path = "../../agent/tests/host/fixture.rs"]
 #[allow(dead_code)]

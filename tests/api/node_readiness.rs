@@ -7,8 +7,9 @@ use std::time::Duration;
 use kube::Client;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
-use swansong_testcluster::{Cluster, eventually};
+use swansong_testcluster::{Cluster, Tier, eventually};
 use tempfile::TempDir;
+use tokio::sync::OnceCell;
 
 use crate::support::{
     REPOSITORY, Webhook, api, asking_pod, base64, calls, configuration, create, creation, rig, swansong,
@@ -29,8 +30,7 @@ struct Site {
 
 impl Site {
     /// The webhook has the rights of the service account `swansong-webhook` of `account`'s namespace, if one is given.
-    async fn new(name: &'static str, config: &str, account: Option<&str>) -> Self {
-        let cluster = rig().await.cluster;
+    async fn new(cluster: &'static Cluster, name: &'static str, config: &str, account: Option<&str>) -> Self {
         let client = cluster.client().await.unwrap();
         let namespace = cluster.namespace(name).await.unwrap();
         let files = tempfile::tempdir().unwrap();
@@ -154,7 +154,7 @@ async fn the_api_server_takes_what_is_asked_of_nodes() {
         ("ready-preferred", "nodeReadiness: prefer", PREFERRED),
         ("ready-required", "nodeReadiness: require", REQUIRED),
     ] {
-        let site = Site::new(name, config, None).await;
+        let site = Site::new(rig().await.cluster, name, config, None).await;
         for (shape, affinity, good) in shapes() {
             let mut pod = asking_pod(shape, &json!([{"name": "ascend", "image": "x"}]));
             pod["spec"]["affinity"] = affinity;
@@ -183,13 +183,15 @@ async fn the_api_server_takes_what_is_asked_of_nodes() {
 /// As the label of the nodes goes, and as the rights of `manifests/components/node-readiness` allow.
 #[tokio::test]
 async fn a_required_node_that_is_not_there_is_warned_about() {
-    let cluster = rig().await.cluster;
+    // Its own, since in the shared one other tests have nodes that are ready.
+    static ALONE: OnceCell<Cluster> = OnceCell::const_new();
+    let cluster = ALONE.get_or_init(|| async { Cluster::start(Tier::Api).await.unwrap() }).await;
     let client = cluster.client().await.unwrap();
     let account = cluster.namespace("looking").await.unwrap();
     let service_account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "swansong-webhook"}});
     create(&client, &account, service_account).await.unwrap();
-    let site = Site::new("looked-for", "nodeReadiness: require", Some(&account)).await;
+    let site = Site::new(cluster, "looked-for", "nodeReadiness: require", Some(&account)).await;
     site.warns("NodesUnknown").await;
 
     let rights = Path::new(REPOSITORY).join("manifests/components/node-readiness/rbac.yaml");

@@ -11,6 +11,12 @@ use swansong_webhook::config::Config;
 
 pub(crate) const OVERLAYS: [&str; 4] =
     ["base", "overlays/cert-manager", "overlays/node-readiness", "overlays/strict"];
+pub(crate) const AGENT_OVERLAYS: [&str; 4] = [
+    "agent",
+    "overlays/agent-mindcluster",
+    "overlays/agent-mindcluster-preload-check",
+    "overlays/agent-preload-check",
+];
 pub(crate) const NAMESPACE: &str = "swansong-system";
 
 pub(crate) fn root() -> PathBuf {

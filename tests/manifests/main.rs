@@ -5,6 +5,7 @@
 #![allow(missing_docs)]
 
 mod admission;
+mod agent;
 mod configuration;
 mod golden;
 mod image;

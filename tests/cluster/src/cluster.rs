@@ -10,8 +10,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::api::{ObjectMeta, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
@@ -141,7 +141,25 @@ impl Cluster {
 
     /// A new client with the rights of a service account, which has to exist.
     pub async fn client_as(&self, namespace: &str, service_account: &str) -> Result<Client, Error> {
-        let token = self.token(namespace, service_account).await?;
+        self.client_with(self.token(namespace, service_account).await?).await
+    }
+
+    /// A new client as a pod has it: with a token of its service account that is bound to the pod, and so names the
+    /// pod's node.
+    pub async fn client_of_pod(&self, namespace: &str, pod: &str) -> Result<Client, Error> {
+        let pods: Api<Pod> = Api::namespaced(self.client().await?, namespace);
+        let found = pods.get(pod).await?;
+        let bound = BoundObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            name: Some(pod.to_owned()),
+            uid: found.metadata.uid,
+        };
+        let account = found.spec.and_then(|spec| spec.service_account_name).unwrap_or_default();
+        self.client_with(self.token_for(namespace, &account, Some(bound)).await?).await
+    }
+
+    async fn client_with(&self, token: String) -> Result<Client, Error> {
         let mut config = config_from(self.kubeconfig()).await?;
         config.auth_info = kube::config::AuthInfo { token: Some(token.into()), ..Default::default() };
         Ok(Client::try_from(config)?)
@@ -149,9 +167,18 @@ impl Cluster {
 
     /// A token of a service account, which has to exist.
     pub async fn token(&self, namespace: &str, service_account: &str) -> Result<String, Error> {
+        self.token_for(namespace, service_account, None).await
+    }
+
+    async fn token_for(
+        &self,
+        namespace: &str,
+        service_account: &str,
+        bound_object_ref: Option<BoundObjectReference>,
+    ) -> Result<String, Error> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
         let request = TokenRequest {
-            spec: TokenRequestSpec { expiration_seconds: Some(3600), ..Default::default() },
+            spec: TokenRequestSpec { expiration_seconds: Some(3600), bound_object_ref, ..Default::default() },
             ..Default::default()
         };
         let answer = accounts.create_token_request(service_account, &PostParams::default(), &request).await?;
