@@ -3,5 +3,6 @@
 //! All tests share one cluster. A job's pods end by themselves, so that its NPUs are free again.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod agent;
 mod chain;
 mod rig;

@@ -2,7 +2,8 @@
 //!
 //! The control group of every process is read, and more of those only that run in a container asked about. A process
 //! that ends meanwhile is no error. Reading environment, memory map and root of another user's process needs
-//! `PTRACE_MODE_READ` (proc_pid_environ(5)): hostPID and SYS_PTRACE in a pod.
+//! `PTRACE_MODE_READ` (proc_pid_environ(5)), and the environment besides the right to read another user's files: in a pod
+//! SYS_PTRACE, DAC_READ_SEARCH and the host's /proc.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead as _, BufReader, Read as _};

@@ -107,7 +107,9 @@ impl Why {
             Self::NotMapped => {
                 "run the program with LD_DEBUG=libs to see why the loader passes the library over"
             }
-            Self::NoPermission => "give the agent hostPID and SYS_PTRACE (the overlay preload-check does)",
+            Self::NoPermission => {
+                "let the agent be root with SYS_PTRACE and DAC_READ_SEARCH (the overlay agent-preload-check does)"
+            }
             Self::EnvironmentHidden => "look at the training log for what TaskD says of libtaskd.so",
         }
     }

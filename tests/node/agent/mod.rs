@@ -1,0 +1,8 @@
+//! The agent on a real node, by its manifests.
+
+#[path = "../../../agent/tests/host/fixture.rs"]
+#[allow(dead_code)]
+mod fixture;
+mod preload;
+mod rig;
+mod truth;

@@ -1,0 +1,189 @@
+//! A cluster of its own, since an agent's word is about the whole node, and agents in it by the manifests.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use swansong_demo::install;
+use swansong_testcluster::{Cluster, Error, Tier, eventually};
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
+
+pub(crate) const NAMESPACE: &str = "swansong-agent";
+pub(crate) const LABEL: &str = "swansong.dev/dump-ready";
+
+/// How soon a change has to show, with the settings that everybody has.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+/// For pods to come and go.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The cluster, for one test at a time, or nothing where this machine can't have one.
+pub(crate) async fn alone() -> Option<(MutexGuard<'static, ()>, &'static Cluster)> {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    static READY: OnceCell<Option<Cluster>> = OnceCell::const_new();
+    let turn = TURN.lock().await;
+    let cluster = READY
+        .get_or_init(|| async {
+            let cluster = match Cluster::start(Tier::Node).await {
+                Err(error @ Error::Prerequisites(_)) if std::env::var_os("CI").is_none() => {
+                    eprintln!("passed over: {error}");
+                    return None;
+                }
+                cluster => cluster.unwrap(),
+            };
+            let folder = tempfile::tempdir().unwrap();
+            let swansong = Path::new(env!("CARGO_BIN_EXE_swansong"));
+            install::load_image(&cluster, swansong, folder.path()).await.unwrap();
+            // What the device plugin does.
+            label(&cluster, json!({"accelerator": "huawei-Ascend910"})).await;
+            Some(cluster)
+        })
+        .await;
+    Some((turn, cluster.as_ref()?))
+}
+
+async fn label(cluster: &Cluster, labels: Value) {
+    let nodes: Api<Node> = Api::all(cluster.client().await.unwrap());
+    let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
+    nodes.patch(cluster.node_name().unwrap(), &PatchParams::default(), &patch).await.unwrap();
+}
+
+/// Agents by an overlay of the manifests, for as long as a test wants them.
+pub(crate) struct Agents {
+    pub(crate) cluster: &'static Cluster,
+    pub(crate) client: Client,
+}
+
+impl Agents {
+    /// Applies an overlay with `host` for the host's file system, and waits until its pod is ready.
+    pub(crate) async fn start(cluster: &'static Cluster, overlay: &str, host: &Path, config: &str) -> Self {
+        let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests").join(overlay);
+        let rendered = cluster.kubectl(&["kustomize".as_ref(), manifests.as_os_str()]).await.unwrap();
+        let mut objects: Vec<Value> = serde_saphyr::from_multiple(&rendered).unwrap();
+        for object in &mut objects {
+            match object["kind"].as_str().unwrap() {
+                "ConfigMap" => object["data"]["agent.yaml"] = json!(config),
+                "DaemonSet" => {
+                    let pod = &mut object["spec"]["template"]["spec"];
+                    pod["containers"][0]["image"] = json!(install::IMAGE);
+                    for volume in pod["volumes"].as_array_mut().unwrap() {
+                        if volume["hostPath"]["path"] == "/" {
+                            volume["hostPath"]["path"] = json!(host);
+                        }
+                    }
+                    // What differs from test to test makes other pods of it.
+                    object["spec"]["template"]["metadata"]["annotations"]["test"] =
+                        json!(format!("{config}{host:?}"));
+                }
+                _ => {}
+            }
+        }
+        let all: Vec<String> = objects.iter().map(Value::to_string).collect();
+        cluster.apply(&all.join("\n---\n")).await.unwrap();
+        let rollout = ["rollout", "status", "daemonset/swansong-agent", "--timeout=90s"];
+        if let Err(error) = cluster.kubectl(&[&["--namespace", NAMESPACE], &rollout[..]].concat()).await {
+            let logs = cluster
+                .kubectl(&["--namespace", NAMESPACE, "logs", "daemonset/swansong-agent", "--tail=20"])
+                .await;
+            let pods = cluster.kubectl(&["--namespace", NAMESPACE, "describe", "pods"]).await;
+            panic!("{error}\n{logs:?}\n{}", pods.unwrap_or_default());
+        }
+        Self { cluster, client: cluster.client().await.unwrap() }
+    }
+
+    /// The one agent's pod.
+    pub(crate) async fn pod(&self) -> Result<Pod, String> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let list = pods.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
+        let mut living = list.items.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        living.next().ok_or_else(|| "there is no agent".to_owned())
+    }
+
+    /// How often its container was started anew, and whether it is ready.
+    pub(crate) async fn restarts(&self) -> Result<(i32, bool), String> {
+        let status = self.pod().await?.status.unwrap_or_default();
+        let container = status.container_statuses.unwrap_or_default().pop().ok_or("no container yet")?;
+        Ok((container.restart_count, container.ready))
+    }
+
+    /// Ends the agent's process as nothing can catch it.
+    pub(crate) async fn kill(&self) {
+        let uid = self.pod().await.unwrap().uid().unwrap();
+        let agent = eventually("the agent's process", PATIENCE, || async {
+            let mut processes = procfs::process::all_processes().map_err(|error| error.to_string())?;
+            let is_it = |process: &procfs::process::Process| {
+                let arguments = process.cmdline().unwrap_or_default();
+                let of_pod = process
+                    .cgroups()
+                    .is_ok_and(|groups| groups.0.iter().any(|group| group.pathname.contains(&uid)));
+                of_pod && arguments.get(1).is_some_and(|argument| argument == "agent")
+            };
+            processes
+                .find_map(|process| process.ok().filter(is_it))
+                .map(|process| process.pid)
+                .ok_or_else(|| "none".to_owned())
+        });
+        kill(Pid::from_raw(agent.await.unwrap()), Signal::SIGKILL).unwrap();
+    }
+
+    /// Waits until condition and label say so, with `needle` in the condition's message.
+    pub(crate) async fn tell(&self, status: &str, needle: &str, within: Duration) {
+        let start = std::time::Instant::now();
+        let what = format!("DumpReady is {status} ({needle})");
+        let told = eventually(&what, within, || async {
+            let told = self.told().await?;
+            let (condition, label) = (&told["condition"], &told["label"]);
+            let message = condition["message"].as_str().unwrap_or_default();
+            let right =
+                condition["status"] == status && *label == status.to_lowercase() && message.contains(needle);
+            right.then_some(()).ok_or_else(|| told.to_string())
+        });
+        if let Err(error) = told.await {
+            let logs = self
+                .cluster
+                .kubectl(&["--namespace", NAMESPACE, "logs", "daemonset/swansong-agent", "--tail=30"])
+                .await;
+            panic!("{error}\n{}", logs.unwrap_or_default());
+        }
+        eprintln!("{what}: after {:.1} s", start.elapsed().as_secs_f64());
+    }
+
+    /// What the node shows.
+    pub(crate) async fn told(&self) -> Result<Value, String> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let node = nodes.get(self.cluster.node_name().unwrap()).await.map_err(|error| error.to_string())?;
+        Ok(told(&node))
+    }
+
+    /// `/status` of the agent.
+    pub(crate) async fn status(&self) -> Result<Value, String> {
+        let address = self.pod().await?.status.and_then(|status| status.pod_ip).ok_or("no address yet")?;
+        let output = Command::new("curl")
+            .args(["--silent", "--fail", "--max-time", "5"])
+            .arg(format!("http://{address}:8081/status"))
+            .output();
+        let output = output.map_err(|error| error.to_string())?;
+        serde_json::from_slice(&output.stdout).map_err(|error| format!("{error}: {}", output.status))
+    }
+
+    /// Ends the agents, and what they told of the node.
+    pub(crate) async fn stop(self) {
+        self.cluster
+            .kubectl(&["--namespace", NAMESPACE, "delete", "daemonset/swansong-agent", "--wait"])
+            .await
+            .unwrap();
+        label(self.cluster, json!({LABEL: null})).await;
+    }
+}
+
+/// Label and condition of a node.
+pub(crate) fn told(node: &Node) -> Value {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+    let condition = conditions.into_iter().find(|condition| condition.type_ == "DumpReady");
+    json!({"label": node.labels().get(LABEL), "condition": condition})
+}
