@@ -4,11 +4,13 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use procfs::process::Process;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
@@ -175,6 +177,24 @@ impl Webhook {
     pub(crate) fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).expect("an id");
         kill(Pid::from_raw(id), signal).expect("signalled");
+    }
+
+    /// Stops the process until SIGCONT, and waits until each of its threads stands still: each takes the signal in its
+    /// own time, and may still answer before.
+    pub(crate) fn halt(&self) {
+        self.signal(Signal::SIGSTOP);
+        let id = i32::try_from(self.child.id()).expect("an id");
+        let process = Process::new(id).expect("the process");
+        let deadline = Instant::now() + PATIENCE;
+        while process
+            .tasks()
+            .expect("threads")
+            .flatten()
+            .any(|task| task.stat().expect("a state").state != 'T')
+        {
+            assert!(Instant::now() < deadline, "it doesn't stand still");
+            thread::yield_now();
+        }
     }
 
     /// Waits for the end, reading the rest of the log.

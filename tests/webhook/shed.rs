@@ -131,7 +131,7 @@ fn what_comes_when_the_api_server_has_given_up_is_counted_as_passed_by() {
     client.head("POST", "/mutate?timeout=1s", body.len());
     webhook.metric_becomes("swansong_requests_in_flight", 1.0);
     // Halted, as by a node without CPU, until the time is over.
-    webhook.signal(Signal::SIGSTOP);
+    webhook.halt();
     client.send(body.as_bytes());
     std::thread::sleep(Duration::from_millis(1100));
     webhook.signal(Signal::SIGCONT);
