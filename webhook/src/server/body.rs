@@ -1,11 +1,13 @@
 //! Reading a body in bounded memory and time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout_at};
+use tokio::task::yield_now;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::metrics::{Metrics, Refusal};
 use super::patience::Patience;
@@ -176,9 +178,20 @@ impl Arriving {
         }
     }
 
+    /// What has come already, though its time is over. A process that was halted finds its timers first and only then
+    /// what waits for it in the kernel, and that isn't the client's slowness.
+    async fn waiting(&mut self) -> Result<Option<Bytes>, Stop> {
+        // Until the runtime has looked at its sockets.
+        yield_now().await;
+        timeout(Duration::ZERO, data(&mut self.body)).await.map_err(|_| Stop::TooSlow)?
+    }
+
     /// The next part; none at the end.
     async fn next(&mut self) -> Result<Option<Bytes>, Stop> {
-        let part = timeout_at(self.until, data(&mut self.body)).await.map_err(|_| Stop::TooSlow)??;
+        let part = match timeout_at(self.until, data(&mut self.body)).await {
+            Ok(part) => part?,
+            Err(_) => self.waiting().await?,
+        };
         if let Some(part) = &part {
             let length = part.len() as u64;
             self.came += length;
