@@ -3,19 +3,22 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, WatchEvent, WatchParams};
-use serde_json::Value;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, PostParams, WatchEvent, WatchParams};
+use serde_json::{Value, json};
+use swansong_agent::check::Family;
+use swansong_demo::install;
 use swansong_testcluster::{Cluster, eventually};
+use swansong_webhook::inject::inject;
+use swansong_webhook::policy::{NodeReadiness, Policy};
+use swansong_webhook::workload::WorkloadKind;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-
-use swansong_agent::check::Family;
 
 use super::fixture::{DRIVER, Elf, Host};
 use super::rig::{Agents, LABEL, PATIENCE, SOON, alone, told};
 
-/// Nothing but what the test needs: there is no ClusterD, and the taint would keep other pods away.
+/// There is no ClusterD. The taint, so that the right to it is used.
 const CONFIG: &str = "npus: 8\nclusterd: {dial: false}\nreadiness: {taint: true}\n";
 
 #[tokio::test]
@@ -31,8 +34,11 @@ async fn a_node_tells_the_truth_soon_after_each_change() {
     host.remove("/dev/davinci1");
     agents.tell("False", "davinci1", SOON).await;
     described(cluster, "False", "davinci1").await;
+    let job = requiring_pod(&agents).await;
+    unschedulable(&job).await;
     host.device("/dev/davinci1");
     agents.tell("True", "", SOON).await;
+    scheduled(&job, cluster.node_name().unwrap()).await;
 
     let library = format!("{DRIVER}/lib64/driver/libdcmi.so");
     host.folder(&library);
@@ -100,6 +106,51 @@ fn host() -> Host {
     host.mode("/", 0o755);
     host.file("/proc/sys/kernel/random/boot_id", "some-boot\n");
     host
+}
+
+/// A pod as a webhook with `nodeReadiness: require` has it stored, which tolerates the agent's taint.
+async fn requiring_pod(agents: &Agents) -> (Api<Pod>, String) {
+    let namespace = agents.cluster.namespace("require").await.unwrap();
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "job", "annotations": {"recover-strategy": "dump"}},
+        "spec": {
+            "restartPolicy": "Never",
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "ascend", "image": install::IMAGE, "imagePullPolicy": "Never", "args": ["--version"]}],
+        },
+    });
+    let policy = Policy { node_readiness: NodeReadiness::Require, ..Policy::default() };
+    let outcome = inject(WorkloadKind::Pod, &pod.to_string(), &policy).unwrap();
+    let operations = serde_json::to_value(&outcome.operations).unwrap();
+    json_patch::patch(&mut pod, &serde_json::from_value::<json_patch::Patch>(operations).unwrap()).unwrap();
+    let pods: Api<Pod> = Api::namespaced(agents.client.clone(), &namespace);
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    (pods, "job".to_owned())
+}
+
+async fn unschedulable((pods, name): &(Api<Pod>, String)) {
+    eventually("the scheduler finds no node", PATIENCE, || async {
+        let pod = pods.get(name).await.map_err(|error| error.to_string())?;
+        let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+        let told = conditions
+            .iter()
+            .filter_map(|condition| condition.message.as_deref())
+            .any(|message| message.contains("affinity"));
+        told.then_some(()).ok_or_else(|| format!("{conditions:?}"))
+    })
+    .await
+    .unwrap();
+}
+
+async fn scheduled((pods, name): &(Api<Pod>, String), node: &str) {
+    eventually("the pod is put on the node", PATIENCE, || async {
+        let pod = pods.get(name).await.map_err(|error| error.to_string())?;
+        let on = pod.spec.and_then(|spec| spec.node_name);
+        (on.as_deref() == Some(node)).then_some(()).ok_or_else(|| format!("{on:?}"))
+    })
+    .await
+    .unwrap();
 }
 
 /// Waits until the container runs again for the given time.
