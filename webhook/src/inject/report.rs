@@ -40,7 +40,7 @@ pub struct TemplateReport {
     /// Why this template was left alone.
     #[serde(rename = "skipReason")]
     pub skip: Option<Reason>,
-    /// What was done outside the containers: annotations copied from the job.
+    /// What was done outside the containers: annotations copied from the job, and the node affinity.
     pub actions: Vec<Action>,
     /// The chosen containers.
     pub containers: Vec<ContainerReport>,
@@ -58,7 +58,7 @@ pub struct ContainerReport {
 /// What became of one field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Action {
-    /// `env.TTP_PORT`, `ports.9601`, `env.LD_PRELOAD`, `annotations.recover-strategy`.
+    /// `env.TTP_PORT`, `ports.9601`, `env.LD_PRELOAD`, `annotations.recover-strategy`, `affinity.nodeReadiness`.
     pub field: Cow<'static, str>,
     /// What was done.
     pub action: ActionKind,
