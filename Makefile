@@ -85,6 +85,7 @@ $(DENY):
 bench: ## Measure the core, and the webhook beside its peers.
 	cargo bench --locked --package swansong-webhook --bench core
 	cargo bench --locked --package swansong-agent --bench scan
+	cargo bench --locked --package swansong --bench agent
 	cargo bench --locked --package swansong --bench load
 
 FUZZ_SECONDS ?= 60

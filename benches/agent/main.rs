@@ -1,0 +1,114 @@
+//! What the running agent costs when nothing happens: memory and CPU, with 5,000 processes on the host.
+//!
+//! The real program against a real API server, with the machine's own `/proc`. Two cases: nobody holds the ports of a
+//! job, and somebody does, so that each round looks for the holder among all processes. One injected Pod is bound to the
+//! node, so that the preload check goes through all processes as well.
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use procfs::process::Process;
+use serde_json::json;
+use swansong_testcluster::{Cluster, Tier};
+
+const PROCESSES: usize = 5_000;
+const NODE: &str = "bench-agent";
+
+/// What is ended when it goes.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    // `cargo test --benches` runs this too; measuring is only asked for by `cargo bench`.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let quick = std::env::var_os("SWANSONG_BENCH_QUICK").is_some();
+    let window = Duration::from_secs(if quick { 30 } else { 120 });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let cluster = runtime.block_on(async {
+        let cluster = Cluster::start(Tier::Api).await?;
+        prepare(&cluster).await?;
+        anyhow::Ok(cluster)
+    })?;
+    let sleepers: Vec<Running> = (0..PROCESSES).map(|_| sleeper()).collect::<anyhow::Result<_>>()?;
+    let listener = TcpListener::bind("127.0.0.1:0").context("no port")?;
+    let held = listener.local_addr()?.port();
+    println!("| {PROCESSES} processes, and | RSS MiB | CPU, % of a core |\n|---|---|---|");
+    for (case, ports) in [("no port held", "[1]".to_owned()), ("a port of a job held", format!("[{held}]"))] {
+        let (memory, share) = measure(&cluster, &ports, window)?;
+        println!("| {case} | {memory:.1} | {share:.2} |");
+    }
+    drop(sleepers);
+    runtime.block_on(cluster.stop())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A Node, and an injected Pod bound to it whose container has no process here.
+async fn prepare(cluster: &Cluster) -> anyhow::Result<()> {
+    let client = cluster.client().await?;
+    let node = serde_json::from_value(json!({"metadata": {"name": NODE}}))?;
+    Api::<Node>::all(client.clone()).create(&PostParams::default(), &node).await?;
+    let namespace = cluster.namespace("bench").await?;
+    let record = json!({"version": 1, "containers": {"ascend": {"env": ["LD_PRELOAD"]}}}).to_string();
+    let pod = json!({
+        "metadata": {"name": "job", "annotations": {"swansong.dev/injected": record}},
+        "spec": {"nodeName": NODE, "containers": [{"name": "ascend", "image": "i", "env": [{"name": "LD_PRELOAD", "value": "/c/libmspti.so:/t/libtaskd.so"}]}]},
+    });
+    let pods: Api<Pod> = Api::namespaced(client, &namespace);
+    pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+    let status = json!({"status": {"containerStatuses": [{
+        "name": "ascend", "image": "i", "imageID": "i", "ready": true, "restartCount": 0,
+        "containerID": "containerd://5a0b6c2d3e4f5061728394a5b6c7d8e9f00112233445566778899aabbccddeef",
+    }]}});
+    pods.patch_status("job", &PatchParams::default(), &Patch::Strategic(status)).await?;
+    Ok(())
+}
+
+fn sleeper() -> anyhow::Result<Running> {
+    let child = Command::new("sleep").arg("3600").stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+    Ok(Running(child.context("sleep can't be started")?))
+}
+
+fn measure(cluster: &Cluster, ports: &str, window: Duration) -> anyhow::Result<(f64, f64)> {
+    let folder = tempfile::tempdir()?;
+    let config = folder.path().join("agent.yaml");
+    fs::write(&config, format!("ports: {ports}\nclusterd: {{dial: false}}\n"))?;
+    let agent = Command::new(env!("CARGO_BIN_EXE_swansong"))
+        .args(["agent", "--health-listen", "127.0.0.1:0", "--node", NODE, "--config"])
+        .arg(&config)
+        .env("KUBECONFIG", cluster.kubeconfig())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("the agent can't be started")?;
+    let agent = Running(agent);
+    let process = Process::new(agent.0.id().cast_signed())?;
+    // The start isn't the idle state.
+    sleep(Duration::from_secs(15));
+    let (before, begun) = (cpu(&process)?, Instant::now());
+    sleep(window);
+    let share = (cpu(&process)? - before).as_secs_f64() / begun.elapsed().as_secs_f64();
+    let kilobytes = process.status()?.vmrss.context("no VmRSS")?;
+    #[allow(clippy::cast_precision_loss, reason = "a few thousand")]
+    let memory = kilobytes as f64 / 1024.0;
+    Ok((memory, share * 100.0))
+}
+
+/// The kernel counts in ticks of 10 ms.
+fn cpu(process: &Process) -> anyhow::Result<Duration> {
+    let stat = process.stat()?;
+    Ok(Duration::from_millis((stat.utime + stat.stime) * 1000 / procfs::ticks_per_second()))
+}
