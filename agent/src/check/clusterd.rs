@@ -1,5 +1,6 @@
 //! Can ClusterD be reached? Faults go to it, and orders come from it.
 
+use std::fmt;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::sync::mpsc;
@@ -22,6 +23,18 @@ pub enum Dialled {
     NotResolved(String),
     /// Something else went wrong.
     Failed(String),
+}
+
+impl fmt::Display for Dialled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connected => f.write_str("it accepts connections"),
+            Self::Refused => f.write_str("it refuses connections"),
+            Self::Silent(waited) => write!(f, "no answer within {}", humantime::format_duration(*waited)),
+            Self::NotResolved(problem) => write!(f, "the name can't be resolved: {problem}"),
+            Self::Failed(problem) => write!(f, "the connection couldn't be tried: {problem}"),
+        }
+    }
 }
 
 /// What follows from it.
@@ -129,6 +142,9 @@ mod tests {
             let finding = judge("a:1", &dialled);
             assert_eq!(finding.status(), status, "{dialled:?}");
             assert!(finding.message.contains(word), "{}", finding.message);
+            // `/status` shows it, for people.
+            let shown = dialled.to_string();
+            assert!(shown.contains(word) && !shown.contains('"'), "{shown}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use humantime::format_duration;
 use serde_saphyr::{Location, Spanned};
 
 use super::Config;
@@ -24,7 +25,7 @@ pub(super) fn check(file: File) -> Result<Config, Faults> {
         checker.config.max_skew = skew;
     }
     checker.preload(file.preload.unwrap_or_default());
-    if let Some(interval) = checker.duration("interval", file.interval) {
+    if let Some(interval) = checker.pace("interval", Duration::from_millis(100), file.interval) {
         checker.config.interval = interval;
     }
     checker.advisory(file.advisory);
@@ -165,7 +166,7 @@ impl Checker {
         if let Some(timeout) = self.duration("clusterd.timeout", clusterd.timeout) {
             self.config.clusterd.timeout = timeout;
         }
-        if let Some(interval) = self.duration("clusterd.interval", clusterd.interval) {
+        if let Some(interval) = self.pace("clusterd.interval", Duration::from_secs(1), clusterd.interval) {
             self.config.clusterd.interval = interval;
         }
     }
@@ -174,7 +175,7 @@ impl Checker {
         if let Some(grace) = self.duration("preload.grace", preload.grace) {
             self.config.grace = grace;
         }
-        if let Some(interval) = self.duration("preload.interval", preload.interval) {
+        if let Some(interval) = self.pace("preload.interval", Duration::from_millis(100), preload.interval) {
             self.config.scan_interval = interval;
         }
     }
@@ -203,7 +204,7 @@ impl Checker {
         if let Some(time) = self.hold("readiness.unknownAfter", readiness.unknown_after) {
             self.config.readiness.unknown_after = time;
         }
-        if let Some(time) = self.duration("readiness.heartbeat", readiness.heartbeat) {
+        if let Some(time) = self.pace("readiness.heartbeat", Duration::from_mins(1), readiness.heartbeat) {
             self.config.readiness.heartbeat = time;
         }
         if let Some(taint) = readiness.taint {
@@ -218,6 +219,19 @@ impl Checker {
             return Some(Duration::ZERO);
         }
         self.duration(key, duration)
+    }
+
+    /// A time between two rounds of something. What is done too often takes a core of each node, or the API server of
+    /// all of them.
+    fn pace(&mut self, key: &str, least: Duration, duration: At<String>) -> Option<Duration> {
+        let at = duration.as_ref()?.referenced;
+        let parsed = self.duration(key, duration)?;
+        if parsed < least {
+            let (parsed, least) = (format_duration(parsed), format_duration(least));
+            self.fault(&at, key, format!("{parsed} is too often; give {least} or more"));
+            return None;
+        }
+        Some(parsed)
     }
 
     fn duration(&mut self, key: &str, duration: At<String>) -> Option<Duration> {

@@ -97,6 +97,10 @@ const FAULTY: &[(&str, u64, &[&str])] = &[
     ("clock: {maxSkew: soon}", 1, &["clock.maxSkew", "30s"]),
     ("advisory: [clusterD]", 1, &["advisory[0]", "driver-libs"]),
     ("interval: 0s", 1, &["interval"]),
+    ("interval: 1ns", 1, &["interval: 1ns is too often", "100ms or more"]),
+    ("clusterd: {interval: 999ms}", 1, &["clusterd.interval", "1s or more"]),
+    ("preload: {interval: 99ms}", 1, &["preload.interval", "100ms or more"]),
+    ("readiness: {heartbeat: 1s}", 1, &["readiness.heartbeat", "1m or more"]),
     ("readiness: {taint: maybe}", 1, &["readiness.taint"]),
     ("readiness: {failAfter: x}", 1, &["readiness.failAfter"]),
     ("preload: {grace: 1d}", 1, &["preload.grace"]),
@@ -116,6 +120,21 @@ fn faults_name_place_and_key() {
             assert!(message.contains(needle), "{text:?}: {message:?} lacks {needle:?}");
         }
     }
+}
+
+#[test]
+fn the_shortest_times_are_sound() {
+    let shortest =
+        "{interval: 100ms, clusterd: {interval: 1s}, preload: {interval: 100ms}, readiness: {heartbeat: 1m}}";
+    let config = Config::parse(shortest).expect("sound");
+    assert_eq!(
+        (config.interval, config.clusterd.interval),
+        (Duration::from_millis(100), Duration::from_secs(1))
+    );
+    assert_eq!(
+        (config.scan_interval, config.readiness.heartbeat),
+        (Duration::from_millis(100), Duration::from_mins(1))
+    );
 }
 
 #[test]

@@ -104,7 +104,7 @@ pub(super) async fn dial(
         if dialled == Dialled::Connected {
             progress.succeeded();
         } else {
-            progress.failed(&format!("{dialled:?}"));
+            progress.failed(&dialled);
         }
         shared.dialled.send_replace(Some(dialled));
         sleep(config.clusterd.interval.mul_f64(0.75 + fastrand::f64() / 2.0)).await;

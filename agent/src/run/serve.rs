@@ -1,5 +1,6 @@
 //! Health, metrics and status, over plain HTTP/1.1.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use prometheus_client::encoding::prometheus_text;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
@@ -24,7 +25,7 @@ use super::status::Shared;
 /// Probes and scrapes need a few.
 const CONNECTIONS: usize = 64;
 
-/// Whoever just holds a connection keeps the kubelet's probes out.
+/// How long the head of a request may take.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// The pause after an accept failed for want of resources.
@@ -44,10 +45,8 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) -> Infalli
         .with_state(shared);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(BUFFER);
-    let connections = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut open: VecDeque<JoinHandle<()>> = VecDeque::with_capacity(CONNECTIONS);
     loop {
-        // At the limit newcomers wait in the kernel's queue.
-        let permit = Arc::clone(&connections).acquire_owned().await;
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -56,14 +55,21 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) -> Infalli
                 continue;
             }
         };
+        open.retain(|connection| !connection.is_finished());
+        // The oldest gives way. Else whoever holds connections, silent or without reading, keeps the kubelet's probes
+        // out, which would kill the agent for that.
+        if open.len() >= CONNECTIONS
+            && let Some(oldest) = open.pop_front()
+        {
+            oldest.abort();
+        }
         let connection =
             http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
-        tokio::spawn(async move {
-            let _permit = permit;
+        open.push_back(tokio::spawn(async move {
             if let Err(error) = connection.await {
                 debug!(%error, "connection ended early");
             }
-        });
+        }));
     }
 }
 
@@ -91,4 +97,51 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
 
 async fn status(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
     ([(CONTENT_TYPE, "application/json")], shared.status())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::net::SocketAddr;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    use super::super::metrics::Metrics;
+    use super::super::task::Tasks;
+    use super::*;
+
+    async fn connect(address: SocketAddr, head: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.expect("connected");
+        stream.write_all(head).await.expect("written");
+        stream
+    }
+
+    #[tokio::test]
+    async fn whoever_holds_connections_keeps_no_probe_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = listener.local_addr().expect("bound");
+        let metrics = Arc::new(Metrics::new());
+        let tasks = Tasks::new(Arc::clone(&metrics));
+        let shared = Arc::new(Shared::new("n".to_owned(), None, tasks, metrics));
+        let server = tokio::spawn(serve(listener, shared));
+        let mut held = Vec::new();
+        for _ in 0..CONNECTIONS {
+            held.push(connect(address, b"GET /healthz HT").await);
+        }
+        let mut probe =
+            connect(address, b"GET /healthz HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n").await;
+        let mut answer = String::new();
+        probe.read_to_string(&mut answer).await.expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        assert_eq!(
+            held[0].read(&mut [0; 1]).await.ok().filter(|&read| read > 0),
+            None,
+            "the oldest gave way"
+        );
+        // Nobody else did: the probe didn't just outwait them.
+        let error = held[1].try_read(&mut [0; 1]).expect_err("still open");
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        server.abort();
+    }
 }
