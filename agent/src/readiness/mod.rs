@@ -69,6 +69,8 @@ pub enum Looked<'a> {
     NotYet,
     /// A round has begun long ago and doesn't end.
     Hangs,
+    /// A round broke off, and there is no newer one.
+    Failed,
     /// The last round.
     Done(&'a [Check]),
 }

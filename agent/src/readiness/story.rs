@@ -42,6 +42,8 @@ standings! {
     NotCheckedYet,
     /// A round of checks doesn't end: a file system of the host hangs.
     CheckHangs,
+    /// The checks break off: the host's file system can't be opened, or the agent has a fault.
+    CheckFailed,
     /// No check decides.
     NothingChecked,
 }
@@ -69,6 +71,10 @@ impl Story {
             Looked::Hangs => Self::unknown(
                 Standing::CheckHangs,
                 "the checks don't come to an end; look for a file system that hangs (`dmesg`, `mount`)",
+            ),
+            Looked::Failed => Self::unknown(
+                Standing::CheckFailed,
+                "the checks break off; the agent's log and /status say why",
             ),
             Looked::Done(checks) => Self::checked(checks),
         }

@@ -1,7 +1,7 @@
 //! The checks, again and again, on a thread that may hang without anything else hanging.
 
 use std::convert::Infallible;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -23,7 +23,7 @@ const HANGS: Duration = Duration::from_secs(10);
 /// The pause between two looks while something is about to change.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Checks the host.
+/// Checks the host. What was seen before the checks broke off doesn't stand for what is.
 pub(super) async fn run(
     shared: Arc<Shared>,
     config: Arc<Config>,
@@ -31,11 +31,23 @@ pub(super) async fn run(
     host_root: PathBuf,
     progress: Progress,
 ) -> Result<Infallible, Ended> {
+    let end = rounds(&shared, &config, &api, &host_root, &progress).await;
+    shared.look.send_replace(Look::Failed);
+    end
+}
+
+async fn rounds(
+    shared: &Shared,
+    config: &Arc<Config>,
+    api: &ApiServer,
+    host_root: &Path,
+    progress: &Progress,
+) -> Result<Infallible, Ended> {
     let mut soon = shared.soon.subscribe();
     loop {
         let begun = Instant::now();
-        let surroundings = surroundings(&shared, &api);
-        let (node, config, root) = (shared.node_name.clone(), Arc::clone(&config), host_root.clone());
+        let surroundings = surroundings(shared, api);
+        let (node, config, root) = (shared.node_name.clone(), Arc::clone(config), host_root.to_owned());
         let interval = config.interval;
         let mut round = spawn_blocking(move || look(node, &config, &root, surroundings));
         let mut hangs = false;
@@ -77,12 +89,7 @@ fn surroundings(shared: &Shared, api: &ApiServer) -> Surroundings {
     }
 }
 
-fn look(
-    node: String,
-    config: &Config,
-    root: &std::path::Path,
-    surroundings: Surroundings,
-) -> Result<Report, String> {
+fn look(node: String, config: &Config, root: &Path, surroundings: Surroundings) -> Result<Report, String> {
     let root = HostRoot::open(root)
         .map_err(|error| format!("the host root {} can't be opened: {error}", root.display()))?;
     // The clock is compared at the moment of the look.

@@ -19,6 +19,7 @@ use crate::report::{Ready, Report};
 pub(super) enum Look {
     NotYet,
     Hangs,
+    Failed,
     Done(Arc<Report>),
 }
 

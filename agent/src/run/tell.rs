@@ -137,6 +137,7 @@ fn looked(look: &Look) -> Looked<'_> {
     match look {
         Look::NotYet => Looked::NotYet,
         Look::Hangs => Looked::Hangs,
+        Look::Failed => Looked::Failed,
         Look::Done(report) => Looked::Done(&report.checks),
     }
 }

@@ -33,7 +33,7 @@ fn config() -> Config {
         .collect::<Vec<_>>()
         .join(", ");
     let text = format!(
-        "advisory: [{advisory}]\npaths: [/etc/wanted]\nclusterd: {{dial: false}}\ninterval: 100ms\nreadiness: {{failAfter: 0s, recoverAfter: 0s}}\n"
+        "advisory: [{advisory}]\npaths: [/etc/wanted]\nclusterd: {{dial: false}}\ninterval: 100ms\nreadiness: {{failAfter: 0s, recoverAfter: 0s, unknownAfter: 1s}}\n"
     );
     Config::parse(&text).expect("sound")
 }
@@ -212,4 +212,21 @@ async fn a_node_that_is_not_there_yet() {
     assert_eq!(site.code("/healthz").await, 200);
     fake.with(|inner| inner.node = node);
     eventually("told", || fake.status().as_deref() == Some("True")).await;
+}
+
+/// What was seen before the checks broke off doesn't stand for what is: a node isn't healthy by that.
+#[tokio::test]
+async fn checks_that_break_off_are_unknown() {
+    provider();
+    let fake = Fake::new();
+    let address = fake.serve(ANY.parse().expect("an address")).await;
+    let site = Site::start(address, None).await;
+    eventually("healthy", || fake.status().as_deref() == Some("True")).await;
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let moved = elsewhere.path().join("host");
+    std::fs::rename(site.host.path(), &moved).expect("moved");
+    eventually("unknown", || fake.status().as_deref() == Some("Unknown")).await;
+    assert_eq!(fake.condition().expect("told")["reason"], "CheckFailed");
+    std::fs::rename(&moved, site.host.path()).expect("moved back");
+    eventually("healthy again", || fake.status().as_deref() == Some("True")).await;
 }
