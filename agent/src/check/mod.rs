@@ -9,6 +9,7 @@ mod devices;
 mod driver;
 mod libraries;
 mod mounts;
+mod port_owners;
 mod ports;
 mod product;
 mod programs;
@@ -20,6 +21,7 @@ use serde::{Serialize, Serializer};
 
 pub use self::clock::Reference;
 pub use self::clusterd::{Dialled, dial};
+pub use self::port_owners::PortOwners;
 pub use self::product::{Demand, Family, NoSuchFamily, Product, Profile, pci_ids};
 pub use self::surroundings::Surroundings;
 pub use self::trust::Trust;
@@ -128,7 +130,7 @@ pub fn run(root: &HostRoot, config: &Config, surroundings: &Surroundings) -> Vec
                     .as_deref()
                     .map(|path| libraries::taskd(root, path, surroundings.machine)),
                 CheckName::ExtraPaths => programs::extra_paths(root, &config.paths),
-                CheckName::Ports => Some(ports::check(root, &config.ports)),
+                CheckName::Ports => Some(ports::check(root, &config.ports, &surroundings.port_owners)),
                 CheckName::Clusterd => surroundings
                     .clusterd
                     .as_ref()

@@ -9,11 +9,10 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::MetadataExt as _;
 
 use procfs::net::{TcpNetEntries, TcpState};
-use procfs::process::{FDTarget, Process};
 use procfs::{FromReadSI as _, LocalSystemInfo};
 
+use super::port_owners::{Holder, PortOwners};
 use super::unseen;
-use crate::preload::cgroup;
 use crate::reason::Reason;
 use crate::report::Finding;
 use crate::root::{HostRoot, LookError};
@@ -26,16 +25,8 @@ const RESERVED: &str = "/proc/sys/net/ipv4/ip_local_reserved_ports";
 /// A list of every port alone has 400 kB.
 const LARGEST: u64 = 1 << 20;
 
-/// Who holds a port.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Holder {
-    Pod,
-    Process { pid: i32, name: String },
-    Unseen,
-}
-
 /// Whether the ports are free.
-pub(super) fn check(root: &HostRoot, ports: &[u16]) -> Finding {
+pub(super) fn check(root: &HostRoot, ports: &[u16], owners: &PortOwners) -> Finding {
     let mut sockets = BTreeMap::new();
     for (index, table) in TABLES.into_iter().enumerate() {
         match holders(root, table, ports) {
@@ -52,7 +43,7 @@ pub(super) fn check(root: &HostRoot, ports: &[u16]) -> Finding {
             }
         }
     }
-    let owners = owners(root, &sockets);
+    let owners = owners.of(root, &sockets);
     let held = |wanted: fn(&Holder) -> bool| owners.iter().find(|(_, holder)| wanted(holder));
     if let Some((port, Holder::Process { pid, name })) =
         held(|holder| matches!(holder, Holder::Process { .. }))
@@ -116,43 +107,6 @@ fn holders(root: &HostRoot, table: &str, ports: &[u16]) -> Result<BTreeMap<u64, 
         entry.state != TcpState::TimeWait && entry.inode != 0
     });
     Ok(holding.map(|entry| (entry.inode, entry.local_address.port())).collect())
-}
-
-/// Who has these sockets open. The processes are gone through only when there is a socket.
-fn owners(root: &HostRoot, sockets: &BTreeMap<u64, u16>) -> Vec<(u16, Holder)> {
-    let mut left = sockets.clone();
-    let mut owners = Vec::new();
-    if left.is_empty() {
-        return owners;
-    }
-    let pids = root.list("/proc").unwrap_or_default();
-    for pid in pids.iter().filter_map(|name| name.to_str()?.parse::<u32>().ok()) {
-        if left.is_empty() {
-            break;
-        }
-        let Ok(process) = Process::new_with_root(root.at().join(format!("proc/{pid}"))) else { continue };
-        // Without permission there is nothing to see, and what dies meanwhile holds nothing.
-        let Ok(descriptors) = process.fd() else { continue };
-        for descriptor in descriptors.flatten() {
-            if let FDTarget::Socket(inode) = descriptor.target
-                && let Some(port) = left.remove(&inode)
-            {
-                owners.push((port, holder(&process)));
-            }
-        }
-    }
-    owners.extend(left.into_values().map(|port| (port, Holder::Unseen)));
-    owners
-}
-
-fn holder(process: &Process) -> Holder {
-    match cgroup::of(process) {
-        Ok(Some(_)) => return Holder::Pod,
-        Ok(None) => {}
-        Err(_) => return Holder::Unseen,
-    }
-    let name = process.stat().map(|stat| stat.comm).unwrap_or_default();
-    Holder::Process { pid: process.pid(), name }
 }
 
 /// The reserved ranges; `None` if they can't be known. The kernel shows those of the reader's network, so they count

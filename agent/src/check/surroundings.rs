@@ -1,6 +1,7 @@
 //! What the checks need and no file of the host tells.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use procfs::process::Process;
@@ -8,6 +9,7 @@ use procfs::process::Process;
 use super::clock::Reference;
 use super::clusterd::{Dialled, dial};
 use super::mounts;
+use super::port_owners::PortOwners;
 use crate::config::Config;
 use crate::elf::Machine;
 use crate::root::HostRoot;
@@ -25,6 +27,8 @@ pub struct Surroundings {
     pub machine: Machine,
     /// Mounts that show what was deleted, as paths inside the host root.
     pub dead_mounts: Vec<PathBuf>,
+    /// Where the owners of ports were found last; it changes what a look costs, not what it says.
+    pub port_owners: Arc<PortOwners>,
     /// How many NPUs the node has to have, if its capacity tells; configuration goes before it.
     pub expected_npus: Option<u32>,
 }
@@ -53,6 +57,7 @@ impl Surroundings {
             clusterd: None,
             machine: Machine::HERE,
             dead_mounts: Vec::new(),
+            port_owners: Arc::default(),
             expected_npus: None,
         }
     }

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use super::status::{Look, Shared};
 use super::task::{Ended, Progress};
-use crate::check::{Dialled, Surroundings, dial as dial_once, run as run_checks};
+use crate::check::{Dialled, PortOwners, Surroundings, dial as dial_once, run as run_checks};
 use crate::config::Config;
 use crate::node::ApiServer;
 use crate::report::Report;
@@ -44,9 +44,11 @@ async fn rounds(
     progress: &Progress,
 ) -> Result<Infallible, Ended> {
     let mut soon = shared.soon.subscribe();
+    let port_owners = Arc::new(PortOwners::default());
     loop {
         let begun = Instant::now();
-        let surroundings = surroundings(shared, api);
+        let port_owners = Arc::clone(&port_owners);
+        let surroundings = Surroundings { port_owners, ..surroundings(shared, api) };
         let (node, config, root) = (shared.node_name.clone(), Arc::clone(config), host_root.to_owned());
         let interval = config.interval;
         let mut round = spawn_blocking(move || look(node, &config, &root, surroundings));

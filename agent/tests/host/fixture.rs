@@ -247,6 +247,7 @@ pub(crate) fn surroundings() -> Surroundings {
         clusterd: Some(Dialled::Connected),
         machine: Machine::X86_64,
         dead_mounts: Vec::new(),
+        port_owners: std::sync::Arc::default(),
         expected_npus: None,
     }
 }
