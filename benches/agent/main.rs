@@ -100,7 +100,7 @@ fn measure(cluster: &Cluster, ports: &str, window: Duration) -> anyhow::Result<(
     sleep(Duration::from_secs(15));
     let (before, begun) = (cpu(&process)?, Instant::now());
     sleep(window);
-    let share = (cpu(&process)? - before).as_secs_f64() / begun.elapsed().as_secs_f64();
+    let share = cpu(&process)?.saturating_sub(before).as_secs_f64() / begun.elapsed().as_secs_f64();
     let kilobytes = process.status()?.vmrss.context("no VmRSS")?;
     #[allow(clippy::cast_precision_loss, reason = "a few thousand")]
     let memory = kilobytes as f64 / 1024.0;
