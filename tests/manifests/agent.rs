@@ -160,16 +160,7 @@ fn every_name_that_refers_to_another_object_meets_it() {
             texts(&container(&rendered)["args"])
                 .contains(&format!("--health-listen=$(POD_IP):{health}").as_str())
         );
-        for object in &rendered.objects {
-            let namespace = object["metadata"]["namespace"].as_str();
-            assert!(namespace.is_none_or(|namespace| namespace == NAMESPACE), "{}", identity(object));
-            assert_eq!(
-                object["metadata"]["labels"]["app.kubernetes.io/name"],
-                "swansong",
-                "{}",
-                identity(object)
-            );
-        }
+        rendered.assert_ours(NAMESPACE);
     }
 }
 
@@ -201,7 +192,7 @@ fn the_shipped_configuration_is_the_default_and_its_comments_are_sound() {
 /// Where the API server doesn't know ValidatingAdmissionPolicy.
 #[test]
 fn the_policy_can_be_left_out() {
-    let folder = tempfile::tempdir_in(root().join("target")).expect("a folder");
+    let folder = tempfile::tempdir_in(crate::kustomize::target()).expect("a folder");
     let kustomization =
         "resources: [../../manifests/agent]\ncomponents: [../../manifests/components/agent-before-1.30]\n";
     fs::write(folder.path().join("kustomization.yaml"), kustomization).expect("written");

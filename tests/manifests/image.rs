@@ -1,6 +1,5 @@
 //! The image, and exchanging it.
 
-use std::fs;
 use std::process::Command;
 
 use swansong_webhook::config::Strictness;
@@ -21,8 +20,7 @@ fn the_image_is_pinned_and_can_be_exchanged() {
         ("swansong", None),
     ] {
         // `with-image` writes for a folder two levels below the root.
-        let target = root().join("target");
-        fs::create_dir_all(&target).expect("target");
+        let target = crate::kustomize::target();
         let folder = tempfile::tempdir_in(target).expect("a folder");
         let status = Command::new("manifests/with-image")
             .args(["overlays/strict", image])

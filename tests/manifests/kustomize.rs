@@ -66,6 +66,20 @@ impl Rendered {
         self.objects.iter().filter(move |object| object["kind"] == kind)
     }
 
+    /// Every object is in this namespace, if in any, and has our label.
+    pub(crate) fn assert_ours(&self, ours: &str) {
+        for object in &self.objects {
+            let namespace = object["metadata"]["namespace"].as_str();
+            assert!(namespace.is_none_or(|namespace| namespace == ours), "{}", identity(object));
+            assert_eq!(
+                object["metadata"]["labels"]["app.kubernetes.io/name"],
+                "swansong",
+                "{}",
+                identity(object)
+            );
+        }
+    }
+
     pub(crate) fn one(&self, kind: &str) -> &Value {
         let mut found = self.of_kind(kind);
         match (found.next(), found.next()) {
@@ -104,4 +118,11 @@ pub(crate) fn texts(list: &Value) -> Vec<&str> {
 
 pub(crate) fn identity(object: &Value) -> String {
     format!("{} {}", object["kind"], object["metadata"]["name"])
+}
+
+/// The folder for what is built, from which manifests/ is `../manifests`; a clean checkout has none yet.
+pub(crate) fn target() -> PathBuf {
+    let target = root().join("target");
+    std::fs::create_dir_all(&target).expect("target");
+    target
 }

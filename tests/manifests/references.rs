@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kustomize::{NAMESPACE, Rendered, identity, items};
+use crate::kustomize::{NAMESPACE, Rendered, items};
 
 #[test]
 fn every_name_that_refers_to_another_object_meets_it() {
@@ -37,15 +37,6 @@ fn every_name_that_refers_to_another_object_meets_it() {
                 assert_eq!(&binding["subjects"][0]["name"], account);
             }
         }
-        for object in &rendered.objects {
-            let namespace = object["metadata"]["namespace"].as_str();
-            assert!(namespace.is_none_or(|namespace| namespace == NAMESPACE), "{}", identity(object));
-            assert_eq!(
-                object["metadata"]["labels"]["app.kubernetes.io/name"],
-                "swansong",
-                "{}",
-                identity(object)
-            );
-        }
+        rendered.assert_ours(NAMESPACE);
     }
 }

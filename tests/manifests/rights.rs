@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::kustomize::{NAMESPACE, Rendered, identity, items, kustomize, parse, root, texts};
+use crate::kustomize::{NAMESPACE, Rendered, identity, items, kustomize, parse, texts};
 
 #[test]
 fn rights_name_their_objects() {
@@ -85,8 +85,7 @@ fn rights_are_narrowed_to_what_is_needed() {
 
 #[test]
 fn old_clusters_are_spared_what_they_do_not_know() {
-    let target = root().join("target");
-    fs::create_dir_all(&target).expect("target");
+    let target = crate::kustomize::target();
     let folder = tempfile::tempdir_in(target).expect("a folder");
     let kustomization =
         "resources: [../../manifests/base]\ncomponents: [../../manifests/components/before-1.30]\n";
