@@ -8,11 +8,10 @@ use kube::Client;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 use swansong_testcluster::{Cluster, Tier, eventually};
-use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use crate::support::{
-    REPOSITORY, Webhook, api, asking_pod, base64, calls, configuration, create, creation, rig, swansong,
+    Certificate, REPOSITORY, Webhook, api, asking_pod, calls, configuration, create, creation, rig,
 };
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -24,7 +23,7 @@ struct Site {
     cluster: &'static Cluster,
     client: Client,
     namespace: String,
-    _files: TempDir,
+    _certificate: Certificate,
     _webhook: Webhook,
 }
 
@@ -33,33 +32,29 @@ impl Site {
     async fn new(cluster: &'static Cluster, name: &'static str, config: &str, account: Option<&str>) -> Self {
         let client = cluster.client().await.unwrap();
         let namespace = cluster.namespace(name).await.unwrap();
-        let files = tempfile::tempdir().unwrap();
+        let certificate = Certificate::new();
+        let files = certificate.files.path();
         let write = |file: &str, text: &str| {
-            let path = files.path().join(file);
+            let path = files.join(file);
             std::fs::write(&path, text).unwrap();
             path
         };
-        let issued = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-        let mut command = swansong(["webhook", "--listen", "127.0.0.1:0", "--health-listen", "127.0.0.1:0"]);
+        let mut command = certificate.webhook();
         command
-            .args(["--log-format", "json", "--nodes-interval", "100ms", "--tls-cert"])
-            .arg(write("tls.crt", &issued.cert.pem()))
-            .arg("--tls-key")
-            .arg(write("tls.key", &issued.signing_key.serialize_pem()))
-            .arg("--config")
+            .args(["--nodes-interval", "100ms", "--config"])
             .arg(write("config.yaml", config))
             // Without an account it finds no API server at all.
-            .env("KUBECONFIG", files.path().join("kubeconfig"));
+            .env("KUBECONFIG", files.join("kubeconfig"));
         if let Some(account) = account {
             let token = cluster.token(account, "swansong-webhook").await.unwrap();
             write("kubeconfig", &kubeconfig(cluster, &token));
         }
         let webhook = tokio::task::spawn_blocking(move || Webhook::start(&command)).await.unwrap();
-        let target = json!({"url": format!("https://{}/mutate", webhook.address), "caBundle": base64(issued.cert.pem())});
+        let target = certificate.client_config(&webhook);
         // The other webhooks of this cluster are asked as well and find nothing left to do, or do their part first.
         let here = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}, "failurePolicy": "Fail"});
         create(&client, "", configuration(cluster, name, &target, &here).await).await.unwrap();
-        let site = Self { cluster, client, namespace, _files: files, _webhook: webhook };
+        let site = Self { cluster, client, namespace, _certificate: certificate, _webhook: webhook };
         site.eventually("the webhook to be called", |pod| {
             let calls = calls(site.cluster, &site.namespace, pod["metadata"]["name"].as_str()?);
             calls.iter().any(|call| call["configuration"] == name).then_some(())

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::support::{Webhook, asking_pod, base64, configuration, create, creation, rig, swansong};
+use crate::support::{Certificate, Webhook, asking_pod, configuration, create, creation, rig};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -56,18 +56,12 @@ async fn what_there_is_no_room_for_is_created_as_it_is_and_noted() {
     let label = ["label", "namespace", &namespace, "swansong.dev/inject=false"];
     cluster.kubectl(&label).await.unwrap();
 
-    let files = tempfile::tempdir().unwrap();
-    let issued = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let (certificate, key) = (files.path().join("tls.crt"), files.path().join("tls.key"));
-    std::fs::write(&certificate, issued.cert.pem()).unwrap();
-    std::fs::write(&key, issued.signing_key.serialize_pem()).unwrap();
-    let mut command = swansong(["webhook", "--listen", "127.0.0.1:0", "--health-listen", "127.0.0.1:0"]);
+    let certificate = Certificate::new();
+    let mut command = certificate.webhook();
     // The API server's own 5 s are what counts; the hog has an hour.
-    command.args(["--log-format", "json", "--body-memory", "8", "--review-timeout", "1h", "--tls-cert"]);
-    command.arg(&certificate).arg("--tls-key").arg(&key);
+    command.args(["--body-memory", "8", "--review-timeout", "1h"]);
     let webhook = Webhook::start(&command);
-    let client_config =
-        json!({"url": format!("https://{}/mutate", webhook.address), "caBundle": base64(issued.cert.pem())});
+    let client_config = certificate.client_config(&webhook);
     let here = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}});
     create(&client, "", configuration(cluster, "overload", &client_config, &here).await).await.unwrap();
     let number = std::cell::Cell::new(0);
@@ -81,7 +75,7 @@ async fn what_there_is_no_room_for_is_created_as_it_is_and_noted() {
     .unwrap();
 
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(issued.cert.der().clone()).unwrap();
+    roots.add(certificate.issued.der().clone()).unwrap();
     let tls = rustls::ClientConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
         .with_root_certificates(roots)
         .with_no_client_auth();

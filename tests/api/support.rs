@@ -28,7 +28,7 @@ pub(crate) const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
 pub(crate) struct Rig {
     pub(crate) cluster: &'static Cluster,
     /// Its certificate, kept for as long as it serves.
-    _files: TempDir,
+    _certificate: Certificate,
     _webhook: Webhook,
 }
 
@@ -37,22 +37,50 @@ pub(crate) async fn rig() -> &'static Rig {
     static RIG: OnceCell<Rig> = OnceCell::const_new();
     static TRIED: AtomicBool = AtomicBool::new(false);
     RIG.get_or_init(|| async {
-        assert!(!TRIED.swap(true, Ordering::Relaxed), "the rig couldn't be made; the first test that failed says why");
+        assert!(
+            !TRIED.swap(true, Ordering::Relaxed),
+            "the rig couldn't be made; the first test that failed says why"
+        );
         let cluster = swansong_testcluster::shared(Tier::Api).await.expect("an API server");
         definitions::apply(cluster, &definitions::file()).await.expect("the definitions");
-        let files = tempfile::tempdir().unwrap();
-        let issued = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-        let (certificate, key) = (files.path().join("tls.crt"), files.path().join("tls.key"));
-        std::fs::write(&certificate, issued.cert.pem()).unwrap();
-        std::fs::write(&key, issued.signing_key.serialize_pem()).unwrap();
-        let mut command = swansong(["webhook", "--listen", "127.0.0.1:0", "--health-listen", "127.0.0.1:0"]);
-        command.args(["--log-format", "json", "--tls-cert"]).arg(&certificate).arg("--tls-key").arg(&key);
-        let webhook = Webhook::start(&command);
-        let client_config = json!({"url": format!("https://{}/mutate", webhook.address), "caBundle": base64(issued.cert.pem())});
+        let certificate = Certificate::new();
+        let webhook = Webhook::start(&certificate.webhook());
+        let client_config = certificate.client_config(&webhook);
         register(cluster, "swansong", &client_config, &json!({})).await;
-        Rig { cluster, _files: files, _webhook: webhook }
+        Rig { cluster, _certificate: certificate, _webhook: webhook }
     })
     .await
+}
+
+/// A certificate for 127.0.0.1 in files, for as long as this lives.
+pub(crate) struct Certificate {
+    pub(crate) files: TempDir,
+    pub(crate) issued: rcgen::Certificate,
+}
+
+impl Certificate {
+    pub(crate) fn new() -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let rcgen::CertifiedKey { cert, signing_key } =
+            rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        std::fs::write(files.path().join("tls.crt"), cert.pem()).unwrap();
+        std::fs::write(files.path().join("tls.key"), signing_key.serialize_pem()).unwrap();
+        Self { files, issued: cert }
+    }
+
+    /// A webhook on free ports that shows it.
+    pub(crate) fn webhook(&self) -> Command {
+        let mut command = swansong(["webhook", "--listen", "127.0.0.1:0", "--health-listen", "127.0.0.1:0"]);
+        command.args(["--log-format", "json"]);
+        command.arg("--tls-cert").arg(self.files.path().join("tls.crt"));
+        command.arg("--tls-key").arg(self.files.path().join("tls.key"));
+        command
+    }
+
+    /// How the API server reaches that webhook, and trusts it.
+    pub(crate) fn client_config(&self, webhook: &Webhook) -> Value {
+        json!({"url": format!("https://{}/mutate", webhook.address), "caBundle": base64(self.issued.pem())})
+    }
 }
 
 /// The swansong binary under test.
