@@ -7,6 +7,7 @@
 
 mod budget;
 mod env;
+mod former;
 mod metadata;
 pub mod node_readiness;
 pub mod operation;

@@ -174,7 +174,8 @@ impl ContainerRecord {
     }
 }
 
-fn extend(older: &mut Vec<String>, newer: Vec<String>) {
+/// Adds what isn't in the list yet.
+pub(super) fn extend(older: &mut Vec<String>, newer: Vec<String>) {
     for item in newer {
         if !older.contains(&item) {
             older.push(item);

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::inject::former::Former;
+use crate::inject::record::extend;
 use crate::inject::view::Slot;
 
 pub(super) const AFFINITY: &str = "affinity";
@@ -33,13 +35,6 @@ pub struct NodeReadinessRecord {
     pub null: Vec<String>,
 }
 
-/// What a member is to be again that we made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Former {
-    Absent,
-    Null,
-}
-
 impl NodeReadinessRecord {
     /// Whether nothing was changed.
     pub fn is_empty(&self) -> bool {
@@ -57,12 +52,7 @@ impl NodeReadinessRecord {
 
     /// What a member was before, when it wasn't there.
     pub(super) fn former(&self, name: &str) -> Option<Former> {
-        let holds = |list: &[String]| list.iter().any(|item| item == name);
-        match (holds(&self.absent), holds(&self.null)) {
-            (true, _) => Some(Former::Absent),
-            (false, true) => Some(Former::Null),
-            (false, false) => None,
-        }
+        Former::of(name, &self.absent, &self.null)
     }
 
     /// This older record extended by a newer one.
@@ -74,13 +64,8 @@ impl NodeReadinessRecord {
         }
         self.required |= newer.required;
         self.preferred = self.preferred.or(newer.preferred);
-        for (older, newer) in [(&mut self.absent, newer.absent), (&mut self.null, newer.null)] {
-            for name in newer {
-                if !older.contains(&name) {
-                    older.push(name);
-                }
-            }
-        }
+        extend(&mut self.absent, newer.absent);
+        extend(&mut self.null, newer.null);
         self
     }
 }

@@ -1,7 +1,8 @@
 //! Takes back what was asked of nodes.
 
-use super::record::{self, Former, NodeReadinessRecord};
+use super::record::{self, NodeReadinessRecord};
 use super::{PREFERRED, REQUIRED};
+use crate::inject::former::Former;
 use crate::inject::operation::Operation;
 use crate::inject::undo::Undo;
 use crate::inject::view::{DUMP_READY_LABEL, NodeAffinity, NodeSelectorTerm, PodSpec, PreferredTerm, Slot};
@@ -55,16 +56,16 @@ pub(in crate::inject) fn undo(path: &str, spec: &PodSpec<'_>, record: &NodeReadi
     if emptied && let Some(former) = record.former(record::NODE_AFFINITY) {
         let whole = record.former(record::AFFINITY).filter(|_| affinity.unread == 0);
         operations.push(match whole {
-            Some(former) => restore(path, former),
-            None => restore(node_path, former),
+            Some(former) => former.restore(path),
+            None => former.restore(node_path),
         });
         return;
     }
     for (fate, path) in [(required, required_path), (preferred, preferred_path)] {
         match fate {
             Fate::Stays(changes) => operations.extend(changes),
-            Fate::Goes => operations.push(restore(path, Former::Absent)),
-            Fate::Nulled => operations.push(restore(path, Former::Null)),
+            Fate::Goes => operations.push(Former::Absent.restore(path)),
+            Fate::Nulled => operations.push(Former::Null.restore(path)),
         }
     }
 }
@@ -78,13 +79,6 @@ fn required_speaks_of_readiness(node: &NodeAffinity<'_>, record: &NodeReadinessR
 fn preferred_speaks_of_readiness(node: &NodeAffinity<'_>) -> bool {
     let mut terms = node.preferred.items().iter().filter_map(|term| term.present()?.preference.present());
     terms.any(NodeSelectorTerm::is_about_readiness)
-}
-
-fn restore(path: String, former: Former) -> Operation {
-    match former {
-        Former::Absent => Operation::remove(path),
-        Former::Null => Operation::replace(path, &()),
-    }
 }
 
 fn undo_required(path: &str, node: &NodeAffinity<'_>, record: &NodeReadinessRecord) -> Fate {
@@ -123,7 +117,7 @@ fn undo_term(
     let list = format!("{path}/matchExpressions");
     let emptied = term.match_expressions.items().len() == 1;
     match record.former(&record::expressions(index)).filter(|_| emptied) {
-        Some(former) => restore(list, former),
+        Some(former) => former.restore(list),
         None => Operation::remove(format!("{list}/{at}")),
     }
 }

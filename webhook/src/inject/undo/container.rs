@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Undo;
 use crate::inject::env::ORIGINAL_PRELOAD;
+use crate::inject::former::Former;
 use crate::inject::operation::Operation;
 use crate::inject::preload;
 use crate::inject::record::{ContainerRecord, FormerPreload, PreloadRecord};
@@ -98,13 +99,11 @@ impl ContainerUndo<'_, '_, '_> {
         let emptied = !indices.is_empty() && indices.len() == len;
         let list = format!("{}/{field}", self.path);
         let operations = &mut self.undo.operations;
-        if emptied && self.record.absent.iter().any(|name| name == field) {
-            operations.push(Operation::remove(list));
-        } else if emptied && self.record.null.iter().any(|name| name == field) {
-            operations.push(Operation::replace(list, &()));
+        if let Some(former) = Former::of(field, &self.record.absent, &self.record.null).filter(|_| emptied) {
+            operations.push(former.restore(list));
         } else {
-            operations
-                .extend(indices.into_iter().rev().map(|index| Operation::remove(format!("{list}/{index}"))));
+            let removed = indices.into_iter().rev();
+            operations.extend(removed.map(|index| Operation::remove(format!("{list}/{index}"))));
         }
     }
 }

@@ -5,10 +5,11 @@ mod container;
 use std::collections::BTreeMap;
 
 use self::container::ContainerUndo;
+use super::former::Former;
 use super::node_readiness;
 use super::operation::{Operation, escape};
 use super::record::{ANNOTATION, ContainerRecord, Record, RecordError};
-use super::view::{Metadata, Object, PodSpec, ShapeError, Slot};
+use super::view::{Kept, Metadata, Object, PodSpec, ShapeError, Slot, Text};
 use crate::strategy::Strategies;
 use crate::workload::{self, WorkloadKind};
 
@@ -105,58 +106,63 @@ fn still_ours(metadata: &Metadata<'_>, key: &str, former: &str) -> bool {
 fn undo_metadata(path: &str, metadata: &Slot<Metadata<'_>>, record: &Record, undo: &mut Undo) {
     let Some(metadata) = metadata.present() else { return };
     let Undo { operations, stays } = undo;
-    let parent = format!("{path}/metadata");
-    let absent = |name: &str| record.absent.iter().any(|parent| parent == name);
-    let null = |name: &str| record.null.iter().any(|parent| parent == name);
+    let (annotations, labels) = (metadata.annotations.present(), metadata.labels.present());
+    let mut added = still_written("annotation", &record.annotations, annotations, stays);
+    added.push(ANNOTATION);
+    let added_labels = still_written("label", &record.labels, labels, stays);
 
-    let annotations = metadata.annotations.present();
-    let mut ours = |what: &str, written: &BTreeMap<String, String>, now: &dyn Fn(&str) -> Option<String>| {
-        let kept = |(key, value): (&String, &String)| match now(key) {
-            Some(now) if now == *value => Some(key.clone()),
-            Some(_) => {
-                stays.push(format!("{what} {key} was changed since and stays"));
-                None
-            }
-            None => None,
-        };
-        written.iter().filter_map(kept).collect::<Vec<String>>()
-    };
-    let mut added =
-        ours("annotation", &record.annotations, &|key| metadata.annotation(key).map(str::to_owned));
-    let added_labels = ours("label", &record.labels, &|key| metadata.label(key).map(str::to_owned));
-    added.push(ANNOTATION.to_owned());
-    let emptied = annotations.is_some_and(|map| map.len == added.len());
-    let labels = metadata.labels.present();
-    let made_metadata = absent("metadata") || null("metadata");
-    if made_metadata && emptied && metadata.holds_annotations_at_most() {
-        operations.push(if absent("metadata") {
-            Operation::remove(parent)
-        } else {
-            Operation::replace(parent, &())
-        });
+    let parent = format!("{path}/metadata");
+    let former = |name: &str| Former::of(name, &record.absent, &record.null);
+    let made = former("metadata");
+    let length = annotations.map_or(0, |annotations| annotations.len);
+    if let Some(made) = made
+        && added.len() == length
+        && metadata.holds_annotations_at_most()
+    {
+        operations.push(made.restore(parent));
         return;
     }
-    if emptied && (made_metadata || absent("annotations")) {
-        operations.push(Operation::remove(format!("{parent}/annotations")));
-    } else if emptied && null("annotations") {
-        operations.push(Operation::replace(format!("{parent}/annotations"), &()));
-    } else {
-        for key in &added {
-            operations.push(Operation::remove(format!("{parent}/annotations/{}", escape(key))));
-        }
-        for (key, former) in record.replaced.iter().filter(|(key, former)| still_ours(metadata, key, former))
-        {
-            operations.push(Operation::replace(format!("{parent}/annotations/{}", escape(key)), former));
+    // What the user put into a metadata of ours since keeps it, and has no annotations of its own.
+    let annotations_were = made.map(|_| Former::Absent).or(former("annotations"));
+    let path = format!("{parent}/annotations");
+    take_out(&path, &added, length, annotations_were, operations);
+    for (key, former) in record.replaced.iter().filter(|(key, former)| still_ours(metadata, key, former)) {
+        operations.push(Operation::replace(format!("{path}/{}", escape(key)), former));
+    }
+    let length = labels.map_or(0, |labels| labels.len);
+    take_out(&format!("{parent}/labels"), &added_labels, length, former("labels"), operations);
+}
+
+/// The keys that still have the values that were written.
+fn still_written<'r, K>(
+    what: &str,
+    written: &'r BTreeMap<String, String>,
+    now: Option<&Kept<'_, K, Slot<Text<'_>>>>,
+    stays: &mut Vec<String>,
+) -> Vec<&'r str> {
+    let mut ours = Vec::new();
+    for (key, value) in written {
+        match now.and_then(|map| map.get(key)).and_then(Slot::present) {
+            Some(now) if **now == **value => ours.push(key.as_str()),
+            Some(_) => stays.push(format!("{what} {key} was changed since and stays")),
+            None => {}
         }
     }
-    let emptied = !added_labels.is_empty() && labels.is_some_and(|map| map.len == added_labels.len());
-    if emptied && absent("labels") {
-        operations.push(Operation::remove(format!("{parent}/labels")));
-    } else if emptied && null("labels") {
-        operations.push(Operation::replace(format!("{parent}/labels"), &()));
+    ours
+}
+
+/// Takes keys out of the map at `path`, or the map itself when we made it and nothing else is in it.
+fn take_out(
+    path: &str,
+    keys: &[&str],
+    length: usize,
+    former: Option<Former>,
+    operations: &mut Vec<Operation>,
+) {
+    let emptied = !keys.is_empty() && keys.len() == length;
+    if let Some(former) = former.filter(|_| emptied) {
+        operations.push(former.restore(path.to_owned()));
     } else {
-        for key in &added_labels {
-            operations.push(Operation::remove(format!("{parent}/labels/{}", escape(key))));
-        }
+        operations.extend(keys.iter().map(|key| Operation::remove(format!("{path}/{}", escape(key)))));
     }
 }
