@@ -1,0 +1,1 @@
+//! A durable, bounded, ordered outbox.
