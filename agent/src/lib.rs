@@ -12,6 +12,7 @@
 //! - [`root`]: paths below the host root, from which no link leads out.
 //! - [`check`]: the checks of the host.
 //! - [`node`]: the edge to the API server.
+//! - [`fault`]: faults of this node's devices.
 //! - [`preload`]: whether the preload is live in the pods of this node.
 //! - [`reason`]: the one vocabulary of findings.
 //! - [`readiness`]: what is told of a node, and when.
@@ -22,6 +23,7 @@
 pub mod check;
 pub mod config;
 mod elf;
+pub mod fault;
 pub mod node;
 pub mod preload;
 pub mod readiness;

@@ -44,7 +44,8 @@ pub enum Assertion {
 }
 
 /// Something happened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Event {
     /// To what.
     pub subject: Subject,
@@ -61,7 +62,8 @@ pub struct Event {
 }
 
 /// One of the faults that stand.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Standing {
     /// What.
     pub code: Code,
@@ -71,8 +73,9 @@ pub struct Standing {
     pub name: Option<String>,
 }
 
-/// What a source says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a source says. A source that is another process writes it as JSON, which is internal to one version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Seen {
     /// Something happened.
     Event(Event),
@@ -162,5 +165,41 @@ impl TryFrom<String> for Subject {
 impl From<Subject> for String {
     fn from(subject: Subject) -> Self {
         subject.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_comes_back_as_it_was_written() {
+        let standing = Standing { code: Code::from(0x40F8_4E00), severity: None, name: None };
+        let event = Event {
+            subject: Subject::Node,
+            code: "020001002".parse().expect("a code"),
+            severity: Some(Severity::Major),
+            assertion: Assertion::Once,
+            name: Some("node type=NPU".to_owned()),
+            at: u64::MAX,
+        };
+        for (seen, text) in [
+            (
+                Seen::Event(event),
+                r#"{"event":{"subject":"node","code":"020001002","severity":"major","assertion":"once","name":"node type=NPU","at":18446744073709551615}}"#,
+            ),
+            (
+                Seen::All { subject: Subject::Npu(15), standing: vec![standing], at: 0 },
+                r#"{"all":{"subject":"npu15","standing":[{"code":"40F84E00","severity":null,"name":null}],"at":0}}"#,
+            ),
+            (
+                Seen::Blind { subject: Subject::Npu(0), why: "gone".to_owned() },
+                r#"{"blind":{"subject":"npu0","why":"gone"}}"#,
+            ),
+        ] {
+            let written = serde_json::to_string(&seen).expect("written");
+            assert_eq!(written, text);
+            assert_eq!(serde_json::from_str::<Seen>(&written).expect("read"), seen);
+        }
     }
 }

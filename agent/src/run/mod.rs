@@ -32,7 +32,7 @@ use tokio::task::JoinSet;
 pub(crate) use self::metrics::Metrics;
 pub(crate) use self::pause::Pause;
 use self::status::Shared;
-pub(crate) use self::task::Progress;
+pub use self::task::{Ended, Progress};
 use self::task::{Tasks, supervise};
 use crate::config::Config;
 use crate::node::{ApiServer, NodeState, Recorder, Timing};

@@ -20,7 +20,7 @@ const LAST_PAUSE: Duration = Duration::from_mins(1);
 /// Why a task that should never end did.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Ended(pub(crate) String);
+pub struct Ended(pub String);
 
 /// All tasks.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(super) struct Task {
 
 /// A task's way to say that it lives.
 #[derive(Debug, Clone)]
-pub(crate) struct Progress(Arc<Task>);
+pub struct Progress(Arc<Task>);
 
 /// A task as `/status` shows it.
 #[derive(Debug, Serialize)]
@@ -134,13 +134,18 @@ impl Task {
 }
 
 impl Progress {
+    /// That of a task which nobody supervises.
+    pub fn unobserved(name: &'static str) -> Self {
+        Self(Tasks::new(Arc::new(Metrics::new())).add(name, Duration::MAX))
+    }
+
     /// It moves.
-    pub(crate) fn alive(&self) {
+    pub fn alive(&self) {
         self.0.alive.store(self.0.now(), Relaxed);
     }
 
     /// It did what it is for.
-    pub(crate) fn succeeded(&self) {
+    pub fn succeeded(&self) {
         self.alive();
         self.0.succeeded.store(self.0.now(), Relaxed);
         self.0.ever.store(true, Relaxed);
@@ -149,7 +154,7 @@ impl Progress {
     }
 
     /// It moves and doesn't get on.
-    pub(crate) fn failed(&self, problem: &impl fmt::Display) {
+    pub fn failed(&self, problem: &impl fmt::Display) {
         self.alive();
         self.0.note(Some(problem.to_string()));
     }

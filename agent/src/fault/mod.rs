@@ -1,0 +1,5 @@
+//! Faults of this node's devices.
+//!
+//! - [`source`]: where they are seen.
+
+pub mod source;
