@@ -1,5 +1,7 @@
 //! How MindCluster handles a fault.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// A level of the device plugin's `faultCode.json`, from harmless to final; the order is that of
@@ -55,9 +57,40 @@ impl Level {
         }
     }
 
+    /// The level of that name, with blanks around it left out.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let name = name.trim();
+        Self::ALL.into_iter().find(|level| level.as_str() == name)
+    }
+
     /// Whether ClusterD ends the ranks on a device with such a fault. It passes over `NotHandleFault` and
     /// `PreSeparateNPU`, and looks at `SubHealthFault` only where a job asks for it.
     pub const fn kills(self) -> bool {
         !matches!(self, Self::NotHandleFault | Self::SubHealthFault | Self::PreSeparateNPU)
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_leads_back() {
+        for level in Level::ALL {
+            assert_eq!(Level::from_name(level.as_str()), Some(level));
+        }
+        assert_eq!(Level::from_name(" SeparateNPU "), Some(Level::SeparateNPU));
+        assert_eq!(Level::from_name("separateNPU"), None);
+    }
+
+    #[test]
+    fn all_are_in_order() {
+        assert!(Level::ALL.is_sorted());
     }
 }

@@ -3,11 +3,16 @@
 //! - [`Code`]: the driver's and MindCluster's fault codes.
 //! - [`Level`]: how MindCluster handles a fault.
 //! - [`Seen`]: what a source says.
+//! - [`Classifier`]: from a code to its level; [`Choice`]: which classification counts.
 
+mod classify;
 mod code;
 mod level;
+mod reading;
 mod seen;
 
+pub use self::classify::{Because, Choice, Classifier, Found, NETWORK_CODES, News, Origin};
 pub use self::code::{Code, NotACode};
 pub use self::level::Level;
+pub use self::reading::{Broken, Warning};
 pub use self::seen::{Assertion, Event, Seen, Severity, Standing, Subject};

@@ -1,0 +1,80 @@
+//! Reading `faultCode.json`.
+
+use std::collections::BTreeMap;
+
+use super::{Classifier, NETWORK_CODES};
+use crate::code::Code;
+use crate::level::Level;
+use crate::reading::{self, Broken, Warning, Warnings};
+
+/// What a key lists.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Faults of a device; a network fault among them counts as one of the network.
+    Chip,
+    /// Faults of a device, none of them of its network.
+    ChipOnly,
+    /// Network faults.
+    Network,
+}
+
+/// `faultFileInfo` of `ascend-device-plugin/pkg/common/fault_code.go`.
+const KEYS: [(&str, Level, Kind); 12] = [
+    ("NotHandleFaultCodes", Level::NotHandleFault, Kind::Chip),
+    ("RestartRequestCodes", Level::RestartRequest, Kind::ChipOnly),
+    ("RestartBusinessCodes", Level::RestartBusiness, Kind::ChipOnly),
+    ("FreeRestartNPUCodes", Level::FreeRestartNPU, Kind::ChipOnly),
+    ("RestartNPUCodes", Level::RestartNPU, Kind::ChipOnly),
+    ("SeparateNPUCodes", Level::SeparateNPU, Kind::Chip),
+    ("PreSeparateNPUCodes", Level::PreSeparateNPU, Kind::Chip),
+    ("SubHealthFaultCodes", Level::SubHealthFault, Kind::Chip),
+    ("NotHandleFaultNetworkCodes", Level::NotHandleFault, Kind::Network),
+    ("PreSeparateNPUNetworkCodes", Level::PreSeparateNPU, Kind::Network),
+    ("SeparateNPUNetworkCodes", Level::SeparateNPU, Kind::Network),
+    ("SubHealthFaultNetworkCodes", Level::SubHealthFault, Kind::Network),
+];
+
+pub(super) fn read(text: &str) -> Result<(Classifier, Vec<Warning>), Broken> {
+    let mut warnings = Warnings::default();
+    // Go takes a key in any case, and of two the last.
+    let mut lists = [const { None }; KEYS.len()];
+    for (name, value) in reading::object(text)? {
+        match KEYS.iter().position(|(key, ..)| key.eq_ignore_ascii_case(&name)) {
+            Some(place) => lists[place] = Some(value),
+            None => warnings.push(Warning::UnknownKey { key: reading::excerpt(&name) }),
+        }
+    }
+    let mut classifier = Classifier { chip: BTreeMap::new(), network: BTreeMap::new() };
+    for ((key, level, kind), list) in KEYS.into_iter().zip(lists) {
+        let Some(list) = list else { continue };
+        for code in reading::codes(key, &list, &mut warnings)? {
+            classifier.add(key, level, kind, code, &mut warnings);
+        }
+    }
+    if classifier.is_empty() {
+        warnings.push(Warning::Empty);
+    }
+    Ok((classifier, warnings.into_vec()))
+}
+
+impl Classifier {
+    fn add(&mut self, key: &'static str, level: Level, kind: Kind, code: Code, warnings: &mut Warnings) {
+        match (NETWORK_CODES.contains(&code.number()), kind) {
+            (true, Kind::ChipOnly) => {
+                put(&mut self.network, &code, Level::NotHandleFault, warnings);
+                warnings.push(Warning::NotForNetworks { key, code });
+            }
+            (true, Kind::Chip | Kind::Network) => put(&mut self.network, &code, level, warnings),
+            (false, Kind::Chip | Kind::ChipOnly) => put(&mut self.chip, &code, level, warnings),
+            (false, Kind::Network) => warnings.push(Warning::OnlyForNetworks { key, code }),
+        }
+    }
+}
+
+/// Of two levels of a code the graver one stays.
+fn put(levels: &mut BTreeMap<u64, Level>, code: &Code, level: Level, warnings: &mut Warnings) {
+    let Some(known) = levels.insert(code.number(), level).filter(|known| *known != level) else { return };
+    let (milder, graver) = (known.min(level), known.max(level));
+    levels.insert(code.number(), graver);
+    warnings.push(Warning::TwoLevels { code: code.clone(), milder, graver });
+}

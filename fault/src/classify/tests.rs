@@ -1,0 +1,205 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn code(text: &str) -> Code {
+    text.parse().expect("a code")
+}
+
+fn read(text: &str) -> (Classifier, Vec<Warning>) {
+    Classifier::from_json(text).expect("sound")
+}
+
+#[test]
+fn every_key_has_its_level() {
+    let (classifier, warnings) = read(
+        r#"{"NotHandleFaultCodes": ["1", "81078603"], "RestartRequestCodes": ["2"], "RestartBusinessCodes": ["3"],
+            "FreeRestartNPUCodes": ["4"], "RestartNPUCodes": ["5"], "SeparateNPUCodes": ["6"], "PreSeparateNPUCodes": ["7"],
+            "SubHealthFaultCodes": ["8"], "PreSeparateNPUNetworkCodes": ["81078607"],
+            "SeparateNPUNetworkCodes": ["110000002"], "SubHealthFaultNetworkCodes": ["110001024"]}"#,
+    );
+    assert_eq!(warnings, []);
+    for (text, level) in [
+        ("1", Level::NotHandleFault),
+        ("2", Level::RestartRequest),
+        ("3", Level::RestartBusiness),
+        ("4", Level::FreeRestartNPU),
+        ("5", Level::RestartNPU),
+        ("6", Level::SeparateNPU),
+        ("7", Level::PreSeparateNPU),
+        ("8", Level::SubHealthFault),
+        ("81078603", Level::NotHandleFault),
+        ("81078607", Level::PreSeparateNPU),
+        ("110000002", Level::SeparateNPU),
+        ("110001024", Level::SubHealthFault),
+    ] {
+        assert_eq!(
+            classifier.level(&code(text), Some(Severity::Critical)),
+            (level, Because::Listed),
+            "{text}"
+        );
+    }
+    assert_eq!(classifier.len(), 12);
+}
+
+#[test]
+fn what_is_not_listed_goes_by_severity() {
+    let (classifier, _) = read(r#"{"NotHandleFaultCodes": ["1"]}"#);
+    for (text, severity, expected) in [
+        ("80E01801", None, (Level::SeparateNPU, Because::NothingKnown)),
+        (
+            "80E01801",
+            Some(Severity::Suggestion),
+            (Level::NotHandleFault, Because::Severity(Severity::Suggestion)),
+        ),
+        ("80E01801", Some(Severity::Minor), (Level::NotHandleFault, Because::Severity(Severity::Minor))),
+        ("80E01801", Some(Severity::Major), (Level::SeparateNPU, Because::Severity(Severity::Major))),
+        ("80E01801", Some(Severity::Critical), (Level::SeparateNPU, Because::Severity(Severity::Critical))),
+        ("81078603", Some(Severity::Minor), (Level::PreSeparateNPU, Because::UnlistedNetwork)),
+        ("110001024", None, (Level::PreSeparateNPU, Because::UnlistedNetwork)),
+    ] {
+        assert_eq!(classifier.level(&code(text), severity), expected, "{text} {severity:?}");
+        assert!(!expected.1.to_string().is_empty());
+    }
+}
+
+#[test]
+fn without_any_file() {
+    let classifier = Classifier::documented();
+    for (text, level) in [
+        ("81078603", Level::NotHandleFault),
+        ("80E01801", Level::RestartBusiness),
+        ("40F84E00", Level::RestartNPU),
+        ("8C2FA009", Level::NotHandleFault),
+    ] {
+        assert_eq!(classifier.level(&code(text), None), (level, Because::Listed), "{text}");
+    }
+    assert_eq!(classifier.level(&code("80C98000"), Some(Severity::Minor)).0, Level::NotHandleFault);
+}
+
+#[test]
+fn network_faults_have_no_restart() {
+    for key in ["RestartRequestCodes", "RestartBusinessCodes", "FreeRestartNPUCodes", "RestartNPUCodes"] {
+        let (classifier, warnings) = read(&json!({key: ["81078607"]}).to_string());
+        assert_eq!(warnings, [Warning::NotForNetworks { key, code: code("81078607") }]);
+        assert_eq!(
+            classifier.level(&code("81078607"), None),
+            (Level::NotHandleFault, Because::Listed),
+            "{key}"
+        );
+        let text = warnings[0].to_string();
+        assert!(text.contains(key) && text.contains("81078607") && text.contains("NotHandleFault"), "{text}");
+    }
+    let (classifier, warnings) = read(r#"{"SeparateNPUNetworkCodes": ["80E01801"]}"#);
+    assert_eq!(
+        warnings,
+        [Warning::OnlyForNetworks { key: "SeparateNPUNetworkCodes", code: code("80E01801") }, Warning::Empty]
+    );
+    assert_eq!(classifier.level(&code("80E01801"), None).1, Because::NothingKnown);
+    assert!(warnings[0].to_string().contains("81078603, 81078607, 110000002, 110001024"), "{}", warnings[0]);
+}
+
+#[test]
+fn the_graver_of_two_levels_counts() {
+    // As in the file of MindCluster 26.
+    for text in [
+        r#"{"RestartBusinessCodes": ["A2301001"], "SeparateNPUCodes": ["A2301001"]}"#,
+        r#"{"SeparateNPUCodes": ["a2301001"], "RestartBusinessCodes": ["A2301001", " A2301001"]}"#,
+    ] {
+        let (classifier, warnings) = read(text);
+        assert_eq!(classifier.level(&code("A2301001"), None).0, Level::SeparateNPU);
+        assert!(warnings.contains(&Warning::TwoLevels {
+            code: code("A2301001"),
+            milder: Level::RestartBusiness,
+            graver: Level::SeparateNPU
+        }));
+    }
+}
+
+#[test]
+fn what_is_tolerated() {
+    let (classifier, warnings) = read(
+        r#"{"notHandleFaultCodes": [" 80e01801 ", "80E01801", "0x80E01801"], "SeparateNPUCodes": null, "Comment": {"a": 1},
+            "RestartNPUCodes": ["", "80E0180G", "80E01803"]}"#,
+    );
+    assert_eq!(classifier.level(&code("80E01801"), None).0, Level::NotHandleFault);
+    assert_eq!(classifier.level(&code("80E01803"), None).0, Level::RestartNPU);
+    let not_a_code =
+        |text: &str| Warning::NotACode { key: "RestartNPUCodes".to_owned(), text: text.to_owned() };
+    assert_eq!(
+        warnings,
+        [Warning::UnknownKey { key: "Comment".to_owned() }, not_a_code(""), not_a_code("80E0180G")]
+    );
+    // Of a key that is there twice, Go takes the last.
+    let (classifier, _) = read(r#"{"SeparateNPUCodes": ["1"], "SeparateNPUCodes": ["2"]}"#);
+    assert_eq!(classifier.len(), 1);
+    assert_eq!(classifier.level(&code("2"), Some(Severity::Minor)).1, Because::Listed);
+    assert_eq!(read("{}").1, [Warning::Empty]);
+}
+
+#[test]
+fn what_is_broken() {
+    let shape =
+        |key: &str| Broken::Shape { key: key.to_owned(), shape: "a list of texts, as [\"80E01801\"]" };
+    assert_eq!(Classifier::from_json(r#"{"SeparateNPUCodes": "1"}"#), Err(shape("SeparateNPUCodes")));
+    assert_eq!(Classifier::from_json(r#"{"SeparateNPUCodes": [1]}"#), Err(shape("SeparateNPUCodes")));
+    for text in ["", "[]", "null", "{\"SeparateNPUCodes\": [\"1\"", "\u{feff}{}"] {
+        assert!(matches!(Classifier::from_json(text), Err(Broken::NotAnObject(_))), "{text:?}");
+    }
+    assert!(matches!(Classifier::from_json(&" ".repeat(1 << 21)), Err(Broken::TooLarge(_))));
+    assert!(matches!(Classifier::from_json(&"[".repeat(1 << 20)), Err(Broken::NotAnObject(_))), "deep");
+}
+
+#[test]
+fn warnings_are_bounded() {
+    let list: Vec<String> = (0..5000).map(|number| format!("x{number}")).collect();
+    let warnings = read(&json!({"RestartNPUCodes": list}).to_string()).1;
+    assert_eq!(warnings.len(), 51);
+    // One of those left out says that nothing is listed.
+    assert_eq!(warnings[50], Warning::More(4951));
+}
+
+proptest! {
+    /// Whatever is listed where, each code has the gravest of its levels, and only a network fault loses a restart.
+    #[test]
+    fn the_gravest_level_of_each_code(lists in prop::collection::vec((0..8_usize, prop::collection::vec(0..6_u64, 0..4)), 0..8)) {
+        const KEYS: [(&str, Level); 8] = [
+            ("NotHandleFaultCodes", Level::NotHandleFault), ("SubHealthFaultCodes", Level::SubHealthFault),
+            ("RestartRequestCodes", Level::RestartRequest), ("RestartBusinessCodes", Level::RestartBusiness),
+            ("FreeRestartNPUCodes", Level::FreeRestartNPU), ("RestartNPUCodes", Level::RestartNPU),
+            ("PreSeparateNPUCodes", Level::PreSeparateNPU), ("SeparateNPUCodes", Level::SeparateNPU),
+        ];
+        let pool = [0x80E0_1801, 0x8107_8603, 0x1_1000_1024, 1, 2, 0xFFFF_FFFF_FFFF_FFFF];
+        let mut file = serde_json::Map::new();
+        let mut expected = BTreeMap::<u64, Level>::new();
+        for (place, codes) in lists {
+            let (key, _) = KEYS[place];
+            let texts: Vec<String> = codes.iter().map(|&code| format!(" {:x}", pool[usize::try_from(code).expect("small")])).collect();
+            file.insert(key.to_owned(), json!(texts));
+        }
+        for (key, level) in KEYS {
+            for text in file.get(key).and_then(|list| list.as_array()).into_iter().flatten() {
+                let number = code(text.as_str().expect("a text")).number();
+                let restarts = level > Level::SubHealthFault && level < Level::PreSeparateNPU;
+                let level = if restarts && NETWORK_CODES.contains(&number) { Level::NotHandleFault } else { level };
+                let known = expected.entry(number).or_insert(level);
+                *known = (*known).max(level);
+            }
+        }
+        let (classifier, _) = read(&serde_json::Value::Object(file).to_string());
+        for number in pool {
+            let (level, because) = classifier.level(&code(&format!("{number:X}")), None);
+            match expected.get(&number) {
+                Some(expected) => prop_assert_eq!((level, because), (*expected, Because::Listed)),
+                None => prop_assert_ne!(because, Because::Listed),
+            }
+        }
+        prop_assert_eq!(classifier.len(), expected.len());
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in ".{0,200}") {
+        let _ = Classifier::from_json(&text);
+    }
+}
