@@ -4,15 +4,18 @@
 //! - [`Level`]: how MindCluster handles a fault.
 //! - [`Seen`]: what a source says.
 //! - [`Classifier`]: from a code to its level; [`Choice`]: which classification counts.
+//! - [`Rules`], [`Escalation`]: what repeats or lasts is graver.
 
 mod classify;
 mod code;
 mod level;
 mod reading;
+mod rules;
 mod seen;
 
 pub use self::classify::{Because, Choice, Classifier, Found, NETWORK_CODES, News, Origin};
 pub use self::code::{Code, NotACode};
 pub use self::level::Level;
 pub use self::reading::{Broken, Warning};
+pub use self::rules::{Escalation, Frequency, Lasting, Raise, RuleError, Rules, Why};
 pub use self::seen::{Assertion, Event, Seen, Severity, Standing, Subject};
