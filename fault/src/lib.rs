@@ -5,9 +5,11 @@
 //! - [`Seen`]: what a source says.
 //! - [`Classifier`]: from a code to its level; [`Choice`]: which classification counts.
 //! - [`Rules`], [`Escalation`]: what repeats or lasts is graver.
+//! - [`device_plugin`]: what the device plugin publishes of this node.
 
 mod classify;
 mod code;
+pub mod device_plugin;
 mod level;
 mod reading;
 mod rules;

@@ -1,0 +1,140 @@
+//! From the ConfigMap's texts to a [`View`].
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use super::{Data, Faulty, Invalid, PublishedCode, View, check_code};
+use crate::level::Level;
+use crate::reading::{self, LARGEST};
+
+/// What the name of a whole NPU begins with, by run mode of the device plugin. A virtual one (`Ascend910-2c-100-1`) is a
+/// part of an NPU and has no physical id in its name.
+const NAMES: [&str; 4] = ["Ascend910-", "npu-", "Ascend310P-", "Ascend310-"];
+
+/// The resources of NPUs, by run mode. One node has one of them.
+const RESOURCES: [&str; 4] = ["Ascend910", "npu", "Ascend310P", "Ascend310"];
+
+#[derive(Deserialize)]
+struct DeviceInfoCfg<'a> {
+    #[serde(rename = "DeviceInfo")]
+    device_info: DeviceInfo,
+    #[serde(rename = "CheckCode", borrow)]
+    check_code: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct DeviceInfo {
+    #[serde(rename = "DeviceList")]
+    device_list: BTreeMap<String, String>,
+    #[serde(rename = "UpdateTime")]
+    update_time: i64,
+}
+
+/// An element of the list of faults.
+#[derive(Deserialize)]
+struct Element<'a> {
+    #[serde(borrow, default)]
+    fault_type: Cow<'a, str>,
+    #[serde(borrow)]
+    npu_name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    fault_level: Cow<'a, str>,
+    #[serde(borrow, default)]
+    fault_code: Cow<'a, str>,
+    #[serde(borrow)]
+    fault_time_and_level_map: Option<BTreeMap<Cow<'a, str>, TimeAndLevel<'a>>>,
+}
+
+#[derive(Default, Deserialize)]
+struct TimeAndLevel<'a> {
+    fault_time: Option<i64>,
+    #[serde(borrow, default)]
+    fault_level: Cow<'a, str>,
+}
+
+pub(super) fn read(data: Data<'_>) -> Result<View, Invalid> {
+    let text = data.device_info.ok_or(Invalid::NoDeviceInfo)?;
+    if text.len() > LARGEST {
+        return Err(Invalid::TooLarge(text.len()));
+    }
+    let DeviceInfoCfg { device_info, check_code: stated } =
+        serde_json::from_str(text).map_err(|error| Invalid::NotUnderstood(error.to_string()))?;
+    let DeviceInfo { device_list, update_time } = device_info;
+    let computed = check_code(&device_list, update_time);
+    if *stated != *computed {
+        // Somebody else may have written it, and it goes into a message.
+        let stated = reading::excerpt(&stated);
+        return Err(Invalid::CheckCode { stated, computed });
+    }
+    let mut view = View { update_time, ..View::default() };
+    for resource in RESOURCES {
+        let list =
+            |suffix: &str| device_list.get(&format!("huawei.com/{resource}{suffix}")).map(String::as_str);
+        view.unhealthy.extend(names(list("-Unhealthy")));
+        view.network_unhealthy.extend(names(list("-NetworkUnhealthy")));
+        if let Some(text) = list("-Fault") {
+            let failed = |problem| Invalid::Faults { key: format!("huawei.com/{resource}-Fault"), problem };
+            view.faults.extend(faults(text).map_err(failed)?);
+        }
+    }
+    view.manually_separated = names(data.manually_separated).collect::<BTreeSet<_>>();
+    Ok(view)
+}
+
+/// The physical ids of a comma list of names.
+fn names(list: Option<&str>) -> impl Iterator<Item = u32> {
+    list.unwrap_or_default().split(',').filter_map(physical_id)
+}
+
+/// The N of `Ascend910-N` or `npu-N`.
+fn physical_id(name: &str) -> Option<u32> {
+    let name = name.trim();
+    let digits = NAMES.iter().find_map(|prefix| name.strip_prefix(prefix))?;
+    // Not parse alone: it takes a sign.
+    digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// The list of faults, which is JSON within JSON; those of virtual NPUs are left out.
+fn faults(text: &str) -> Result<Vec<Faulty>, String> {
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let elements: Option<Vec<Element<'_>>> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let faulty = |element: Element<'_>| {
+        Some(Faulty {
+            npu: physical_id(&element.npu_name)?,
+            network: element.fault_type == "CardNetworkUnhealthy",
+            level: Level::from_name(&element.fault_level),
+            codes: codes(&element),
+        })
+    };
+    Ok(elements.unwrap_or_default().into_iter().filter_map(faulty).collect())
+}
+
+/// The codes of an element: those of the list, with what the map says of them, and those that only the map has.
+fn codes(element: &Element<'_>) -> Vec<PublishedCode> {
+    let said = element.fault_time_and_level_map.as_ref();
+    let mut codes: Vec<PublishedCode> = Vec::new();
+    let listed = element.fault_code.split(',');
+    for text in listed.chain(said.into_iter().flat_map(|said| said.keys().map(AsRef::as_ref))) {
+        // What isn't a code can't be asked for.
+        let Ok(code) = text.parse() else { continue };
+        if codes.iter().all(|known| known.code != code) {
+            codes.push(PublishedCode { code, level: None, since: None });
+        }
+    }
+    for (text, said) in said.into_iter().flatten() {
+        let known = text.parse().ok().and_then(|code| codes.iter_mut().find(|known| known.code == code));
+        if let Some(known) = known {
+            known.level = Level::from_name(&said.fault_level).max(known.level);
+            known.since = known.since.into_iter().chain(said.fault_time).min();
+        }
+    }
+    for known in &mut codes {
+        // Where the map says nothing, the level is the device's.
+        known.level = known.level.or_else(|| Level::from_name(&element.fault_level));
+    }
+    codes
+}

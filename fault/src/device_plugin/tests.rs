@@ -1,0 +1,228 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::seen::Subject;
+
+/// A node of eight NPUs, of which one has had no RoCE link for more than twenty seconds.
+const LINK_DOWN: &str = r#"{"DeviceInfo":{"DeviceList":{"huawei.com/Ascend910":"Ascend910-0,Ascend910-1,Ascend910-2,Ascend910-4,Ascend910-5,Ascend910-6,Ascend910-7","huawei.com/Ascend910-Fault":"[{\"fault_type\":\"CardNetworkUnhealthy\",\"npu_name\":\"Ascend910-3\",\"large_model_fault_level\":\"PreSeparateNPU\",\"fault_level\":\"PreSeparateNPU\",\"fault_handling\":\"PreSeparateNPU\",\"fault_code\":\"81078603\",\"fault_time_and_level_map\":{\"81078603\":{\"fault_time\":1784000000123,\"fault_level\":\"PreSeparateNPU\"}}}]","huawei.com/Ascend910-NetworkUnhealthy":"Ascend910-3","huawei.com/Ascend910-Recovering":"","huawei.com/Ascend910-Unhealthy":""},"UpdateTime":1784000000},"SuperPodID":-2,"ServerIndex":-2,"CheckCode":"a7b64f87cd6549806d8eb98f0bb881300afac97d6dd30fb56e6f661fb4b2d004"}"#;
+
+fn code(text: &str) -> Code {
+    text.parse().expect("a code")
+}
+
+fn read(text: &str) -> Result<View, Invalid> {
+    View::read(Data { device_info: Some(text), ..Data::default() })
+}
+
+/// `DeviceInfoCfg` with a right CheckCode.
+fn published(list: &[(&str, &str)], update_time: i64) -> String {
+    let list: BTreeMap<String, String> =
+        list.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let check_code = check_code(&list, update_time);
+    json!({"DeviceInfo": {"DeviceList": list, "UpdateTime": update_time}, "SuperPodID": -2, "CheckCode": check_code})
+        .to_string()
+}
+
+fn with_faults(faults: &Value, update_time: i64) -> String {
+    published(&[("huawei.com/Ascend910-Fault", &faults.to_string())], update_time)
+}
+
+#[test]
+fn what_mindcluster_publishes() {
+    let view = read(LINK_DOWN).expect("valid");
+    let level = Some(Level::PreSeparateNPU);
+    assert_eq!(
+        view,
+        View {
+            update_time: 1_784_000_000,
+            faults: vec![Faulty {
+                npu: 3,
+                network: true,
+                level,
+                codes: vec![PublishedCode { code: code("81078603"), level, since: Some(1_784_000_000_123) }],
+            }],
+            network_unhealthy: BTreeSet::from([3]),
+            ..View::default()
+        }
+    );
+    assert_eq!(config_map_name("n"), "mindx-dl-deviceinfo-n");
+}
+
+#[test]
+fn the_check_code_is_of_what_was_read_not_of_the_text() {
+    let mut pretty: Value = serde_json::from_str(LINK_DOWN).expect("JSON");
+    let text = serde_json::to_string_pretty(&pretty).expect("JSON");
+    assert_eq!(read(&text), read(LINK_DOWN));
+    // Go escapes what HTML would take for something else.
+    let text = published(&[("huawei.com/Ascend910", "<&>\u{2028}")], 5);
+    assert_eq!(read(&text).map(|view| view.update_time), Ok(5));
+    for (member, value) in [("UpdateTime", json!(1_784_000_001)), ("DeviceList", json!({}))] {
+        let mut changed = pretty.clone();
+        changed["DeviceInfo"][member] = value;
+        assert!(matches!(read(&changed.to_string()), Err(Invalid::CheckCode { .. })), "{member}");
+    }
+    // Not part of it.
+    pretty["SuperPodID"] = json!(7);
+    pretty["RackID"] = json!(1);
+    assert_eq!(read(&pretty.to_string()), read(LINK_DOWN));
+    pretty["CheckCode"] = json!("A7B64F87CD6549806D8EB98F0BB881300AFAC97D6DD30FB56E6F661FB4B2D004");
+    let error = read(&pretty.to_string()).expect_err("upper case").to_string();
+    assert!(error.contains("a7b64f87cd65"), "{error}");
+}
+
+#[test]
+fn what_is_invalid() {
+    for (text, word) in [
+        ("", "can't be read"),
+        ("[]", "can't be read"),
+        ("{}", "DeviceInfo"),
+        (r#"{"DeviceInfo": {"DeviceList": {}, "UpdateTime": 1}}"#, "CheckCode"),
+        (r#"{"DeviceInfo": {"DeviceList": {"a": 1}, "UpdateTime": 1}, "CheckCode": ""}"#, "can't be read"),
+        (r#"{"DeviceInfo": {"DeviceList": {}, "UpdateTime": 1}, "CheckCode": "x"}"#, "CheckCode x"),
+        (&LINK_DOWN[..LINK_DOWN.len() / 2], "can't be read"),
+    ] {
+        let error = read(text).expect_err(text).to_string();
+        assert!(error.contains(word), "{text}: {error}");
+    }
+    assert_eq!(View::read(Data::default()), Err(Invalid::NoDeviceInfo));
+    assert!(matches!(read(&" ".repeat(2 << 20)), Err(Invalid::TooLarge(_))));
+    let long = json!({"DeviceInfo": {"DeviceList": {}, "UpdateTime": 1}, "CheckCode": "x\n".repeat(1000)});
+    assert!(read(&long.to_string()).expect_err("wrong").to_string().len() < 300);
+    let faults = published(&[("huawei.com/npu-Fault", "[{]")], 1);
+    let error = read(&faults).expect_err("no list").to_string();
+    assert!(error.contains("`huawei.com/npu-Fault`"), "{error}");
+}
+
+#[test]
+fn every_form_of_name_and_list() {
+    let fault = |name: &str| json!([{"fault_type": "CardUnhealthy", "npu_name": name, "fault_code": "1"}]);
+    for (name, npu) in [
+        ("Ascend910-15", Some(15)),
+        ("npu-3", Some(3)),
+        ("Ascend310P-0", Some(0)),
+        ("Ascend910-2c-100-1", None),
+        ("Ascend910-", None),
+        ("Ascend910-+1", None),
+        ("Ascend910-99999999999", None),
+        ("", None),
+    ] {
+        let view = read(&with_faults(&fault(name), 1)).expect("valid");
+        assert_eq!(view.faults.first().map(|faulty| faulty.npu), npu, "{name}");
+    }
+    let text = published(
+        &[
+            ("huawei.com/npu-Unhealthy", "npu-1, npu-2,"),
+            ("huawei.com/npu-NetworkUnhealthy", "npu-4"),
+            ("huawei.com/npu-Fault", ""),
+        ],
+        1,
+    );
+    let data = Data { device_info: Some(&text), manually_separated: Some("npu-1,npu-7") };
+    let view = View::read(data).expect("valid");
+    assert_eq!(view.unhealthy, BTreeSet::from([1, 2]));
+    assert_eq!(view.network_unhealthy, BTreeSet::from([4]));
+    assert_eq!(view.manually_separated, BTreeSet::from([1, 7]));
+    assert_eq!(view.faults, []);
+}
+
+#[test]
+fn codes_of_the_list_and_of_the_map() {
+    let faults = json!([
+        {"fault_type": "CardUnhealthy", "npu_name": "Ascend910-1", "fault_level": "SeparateNPU",
+         "fault_code": "80E01801,80C98000,,junk",
+         "fault_time_and_level_map": {
+            "80e01801": {"fault_time": 7, "fault_level": "RestartBusiness"},
+            "80C98000": {"fault_time": 8, "fault_level": "NewInNextRelease"},
+            "110001024": {}}},
+        {"fault_type": "CardNetworkUnhealthy", "npu_name": "Ascend910-1", "fault_level": "Odd", "fault_code": "80E01801"},
+        {"npu_name": "Ascend910-2", "fault_level": "ManuallySeparateNPU", "fault_time_and_level_map": null},
+    ]);
+    let view = read(&with_faults(&faults, 1)).expect("valid");
+    let published = |text, level, since| PublishedCode { code: code(text), level, since };
+    assert_eq!(
+        view.faults[0].codes,
+        [
+            published("80E01801", Some(Level::RestartBusiness), Some(7)),
+            published("80C98000", Some(Level::SeparateNPU), Some(8)),
+            published("110001024", Some(Level::SeparateNPU), None),
+        ]
+    );
+    assert_eq!(view.faults[1].codes, [published("80E01801", None, None)]);
+    assert_eq!(view.faults[2].level, Some(Level::ManuallySeparateNPU));
+    assert_eq!(view.faults[2].codes, []);
+    assert_eq!(view.find(1, &code("80E01801")).and_then(|found| found.level), Some(Level::RestartBusiness));
+    assert_eq!(view.find(2, &code("80E01801")), None);
+}
+
+#[test]
+fn whether_a_fault_is_carried() {
+    const SECOND: u64 = 1000;
+    let mut plugin = DevicePlugin::default();
+    let ask =
+        |plugin: &DevicePlugin, npu, text: &str, now| plugin.carries(Subject::Npu(npu), &code(text), now);
+    assert_eq!(plugin.publishes(0), Publishes::NotLooked);
+    assert_eq!(ask(&plugin, 3, "81078603", 0), Carried::Stale);
+    let data = Data { device_info: Some(LINK_DOWN), ..Data::default() };
+    plugin.take(data, 10 * SECOND);
+    let carried = Carried::Carried { level: Some(Level::PreSeparateNPU), since: Some(1_784_000_000_123) };
+    assert_eq!(plugin.publishes(10 * SECOND), Publishes::Fresh);
+    assert_eq!(ask(&plugin, 3, "81078603", 10 * SECOND), carried);
+    assert_eq!(ask(&plugin, 4, "81078603", 10 * SECOND), Carried::NotCarried);
+    assert_eq!(ask(&plugin, 3, "80E01801", 10 * SECOND), Carried::NotCarried);
+    assert_eq!(plugin.carries(Subject::Node, &code("81078603"), 10 * SECOND), Carried::NotCarried);
+    // The same text again, as after a watch that was opened anew, is no sign of life.
+    let last = 10 * SECOND + FRESH_FOR;
+    plugin.take(data, last);
+    assert_eq!(plugin.fresh_until(), Some(last));
+    assert_eq!(ask(&plugin, 3, "81078603", last), carried);
+    assert_eq!(plugin.publishes(last + 1), Publishes::Stale { age: FRESH_FOR + 1 });
+    assert_eq!(ask(&plugin, 3, "81078603", last + 1), Carried::Stale);
+    assert_eq!(ask(&plugin, 4, "81078603", last + 1), Carried::Stale);
+    // The node's clock was set back by years: written is written.
+    plugin.take(Data { device_info: Some(&published(&[], 5)), ..data }, last + 2);
+    assert_eq!(plugin.publishes(last + 2), Publishes::Fresh);
+    assert_eq!(ask(&plugin, 3, "81078603", last + 2), Carried::NotCarried);
+}
+
+#[test]
+fn a_map_that_goes_or_breaks() {
+    let mut plugin = DevicePlugin::default();
+    plugin.take(Data { device_info: Some("{"), ..Data::default() }, 0);
+    assert!(matches!(plugin.publishes(0), Publishes::Invalid(Invalid::NotUnderstood(_))));
+    assert_eq!(plugin.carries(Subject::Npu(3), &code("81078603"), 0), Carried::Stale);
+    assert!(!plugin.publishes(0).lets_faults_through());
+    let good = Data { device_info: Some(LINK_DOWN), ..Data::default() };
+    plugin.take(good, 1);
+    plugin.take(Data::default(), 2);
+    // ClusterD keeps what it had, so it is still carried; but something is wrong.
+    assert!(matches!(plugin.carries(Subject::Npu(3), &code("81078603"), 2), Carried::Carried { .. }));
+    assert_eq!(plugin.publishes(2), Publishes::Invalid(Invalid::NoDeviceInfo));
+    plugin.missing();
+    assert_eq!(plugin.publishes(3), Publishes::Missing);
+    assert_eq!(plugin.carries(Subject::Npu(3), &code("81078603"), 3), Carried::NotCarried);
+    assert_eq!((plugin.view(), plugin.fresh_until()), (None, None));
+    // The same text as before it was deleted, written anew.
+    plugin.take(good, FRESH_FOR * 9);
+    assert_eq!(plugin.publishes(FRESH_FOR * 9), Publishes::Fresh);
+    for state in [Publishes::NotLooked, Publishes::Fresh, Publishes::Missing, Publishes::Stale { age: 1 }] {
+        assert!(state.reason().starts_with("DevicePlugin"));
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_with_its_check_code_is_read(
+        list in prop::collection::btree_map(".{0,20}", ".{0,40}", 0..8),
+        update_time: i64,
+    ) {
+        let check_code = check_code(&list, update_time);
+        let text = json!({"DeviceInfo": {"DeviceList": list, "UpdateTime": update_time}, "CheckCode": check_code}).to_string();
+        match read(&text) {
+            Ok(view) => prop_assert_eq!(view.update_time, update_time),
+            Err(error) => prop_assert!(matches!(error, Invalid::Faults { .. }), "{}", error),
+        }
+    }
+}
