@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::message::NotSendable;
 use crate::public_fault::PublicFault;
 
 /// Takes batches of faults.
@@ -23,6 +24,9 @@ pub enum SendError {
     /// ClusterD's 409: not one fault of the batch is valid, or the request as such isn't.
     #[error("ClusterD refuses the batch, 409: {0}; its log has the reason")]
     Invalid(String),
+    /// The batch was not sent, since ClusterD would refuse it, or drop faults of it without saying so.
+    #[error(transparent)]
+    NotSendable(#[from] NotSendable),
     /// Nobody answered, or not in time; whether the batch was taken can't be told.
     #[error("{0}")]
     Unavailable(String),

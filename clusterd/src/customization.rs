@@ -1,0 +1,197 @@
+//! `publicCustomization.json`, the file that makes ClusterD know our sender and codes.
+//!
+//! ClusterD takes public faults only from senders in `publicFaultResource` and with codes in one of the lists of
+//! `publicFaultCode`. If the file is there and parses, it stands *instead* of the list that is built into ClusterD, so a
+//! new one has to hold that list as well. Sources: `docs/zh/scheduling/04_usage/04_resumable_training/03_configuration/
+//! 01_configuring_fault_detection_levels.md`, `clusterd/pkg/domain/publicfault/file.go` and
+//! `clusterd/build/publicFaultConfiguration.json` of MindCluster.
+//!
+//! What is there stays byte for byte: the text is not written anew, our entries are put into it.
+
+mod edit;
+mod read;
+
+use self::edit::Edits;
+use self::read::{Elements, Members, Node};
+use crate::class::{Class, RESOURCE};
+
+/// The name of the file.
+pub const FILE: &str = "publicCustomization.json";
+/// The folder of the host where ClusterD looks for it.
+pub const FOLDER: &str = "/user1/mindx-dl/clusterd";
+
+const CODES: &str = "publicFaultCode";
+const RESOURCES: &str = "publicFaultResource";
+/// The lists that ClusterD knows; the worst wins if a code stands in several.
+const LISTS: [&str; 5] = [
+    "SeparateNPUCodes",
+    "PreSeparateNPUCodes",
+    "SubHealthFaultCodes",
+    "NotHandleFaultCodes",
+    "SilentFaultCodes",
+];
+
+/// What ClusterD of MindCluster 26.1.0 has built in.
+pub const BUILT_IN: &str = r#"{
+  "publicFaultCode": {
+    "NotHandleFaultCodes":["200001006", "200001010", "200001011", "200001012", "100001011"],
+    "SubHealthFaultCodes":["010001001", "010001002", "010001004", "310001005", "210001007", "210001008", "210001009", "110001010", "110001020", "110001021"],
+    "SeparateNPUCodes":["220001001", "220001002", "220001003", "220001004", "220001005", "220001006", "220001007", "120001001", "120001002", "120001003", "020001001", "020001003", "020001004"],
+    "PreSeparateNPUCodes":["110001022", "110001023"]
+  },
+  "publicFaultResource": [
+    "CCAE", "fd-online", "pingmesh", "Netmind", "dpcStorage", "dtfsStorage"
+  ]
+}
+"#;
+
+/// The file with our entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Customized {
+    /// Its text; the one that went in if nothing was missing.
+    pub text: String,
+    /// Whether our sender was missing.
+    pub resource_added: bool,
+    /// The classes whose code was missing.
+    pub added: Vec<Class>,
+    /// Our codes that somebody put into another list than we would, and that list: they are left there.
+    pub elsewhere: Vec<(Class, &'static str)>,
+}
+
+/// The file is nothing that ClusterD would take, or not in one way only.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {problem}")]
+pub struct Refused {
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+    /// What, and what it has to be.
+    pub problem: String,
+}
+
+/// Adds to the text of a `publicCustomization.json` what Swansong needs; nothing if nothing is missing.
+pub fn customize(text: &str) -> Result<Customized, Refused> {
+    let file = File::read(text)?;
+    let mut edits = Edits::default();
+    // Members that an object hasn't got yet.
+    let (mut top, mut codes) = (Vec::new(), Vec::new());
+    let resource_added = !file.resources.holds(RESOURCE);
+    if resource_added {
+        top.extend(file.resources.add(&mut edits, RESOURCES, &[RESOURCE]));
+    }
+    let (mut added, mut elsewhere) = (Vec::new(), Vec::new());
+    for class in Class::ALL {
+        match LISTS.into_iter().zip(&file.lists).find(|(_, list)| list.holds(class.code())) {
+            Some((name, _)) if name == class.list() => {}
+            Some((name, _)) => elsewhere.push((class, name)),
+            None => added.push(class),
+        }
+    }
+    for (name, list) in LISTS.into_iter().zip(&file.lists) {
+        let missing = added.iter().filter(|class| class.list() == name).map(|class| class.code());
+        let missing: Vec<_> = missing.collect();
+        if !missing.is_empty() {
+            codes.extend(list.add(&mut edits, name, &missing));
+        }
+    }
+    match &file.codes {
+        Codes::Object(members) => members.append(&mut edits, &codes),
+        Codes::Null(node) if !codes.is_empty() => edits.replace(node.span.clone(), object(&codes)),
+        Codes::Absent if !codes.is_empty() => top.push((CODES, object(&codes))),
+        Codes::Null(_) | Codes::Absent => {}
+    }
+    file.top.append(&mut edits, &top);
+    Ok(Customized { text: edits.apply(text), resource_added, added, elsewhere })
+}
+
+/// Where the known members stand in the text.
+struct File {
+    top: Members,
+    resources: List,
+    codes: Codes,
+    /// As [`LISTS`].
+    lists: [List; LISTS.len()],
+}
+
+enum Codes {
+    Absent,
+    Null(Node),
+    Object(Members),
+}
+
+/// A list of strings.
+enum List {
+    Absent,
+    /// As good as absent, but the name is taken.
+    Null(Node),
+    There {
+        elements: Elements,
+        strings: Vec<String>,
+    },
+}
+
+impl File {
+    fn read(text: &str) -> Result<Self, Refused> {
+        let top = read::members(text, &read::document(text)?, "the file")?;
+        let resources = List::read(text, &top, RESOURCES, RESOURCES)?;
+        let codes = match top.find(text, CODES)? {
+            None => Codes::Absent,
+            Some(node) if node.is_null(text) => Codes::Null(node.clone()),
+            Some(node) => Codes::Object(read::members(text, node, CODES)?),
+        };
+        let mut lists = LISTS.map(|_| List::Absent);
+        if let Codes::Object(members) = &codes {
+            for (list, name) in lists.iter_mut().zip(LISTS) {
+                *list = List::read(text, members, name, &format!("{CODES}.{name}"))?;
+            }
+        }
+        Ok(Self { top, resources, codes, lists })
+    }
+}
+
+impl List {
+    fn read(text: &str, members: &Members, name: &str, path: &str) -> Result<Self, Refused> {
+        match members.find(text, name)? {
+            None => Ok(Self::Absent),
+            Some(node) if node.is_null(text) => Ok(Self::Null(node.clone())),
+            Some(node) => {
+                let (elements, strings) = read::strings(text, node, path)?;
+                Ok(Self::There { elements, strings })
+            }
+        }
+    }
+
+    fn holds(&self, wanted: &str) -> bool {
+        matches!(self, Self::There { strings, .. } if strings.iter().any(|string| string == wanted))
+    }
+
+    /// Puts `strings` behind what is there. If there is nothing, it is a new member of the object around it.
+    fn add(&self, edits: &mut Edits, name: &'static str, strings: &[&str]) -> Option<(&'static str, String)> {
+        match self {
+            Self::Absent => return Some((name, array(strings))),
+            Self::Null(node) => edits.replace(node.span.clone(), array(strings)),
+            Self::There { elements, .. } => {
+                let strings: Vec<_> = strings.iter().map(|string| quoted(string)).collect();
+                elements.append(edits, &strings);
+            }
+        }
+        None
+    }
+}
+
+fn object(members: &[(&str, String)]) -> String {
+    format!("{{{}}}", read::joined(members))
+}
+
+fn quoted(string: &str) -> String {
+    serde_json::Value::from(string).to_string()
+}
+
+fn array(strings: &[&str]) -> String {
+    let quoted: Vec<_> = strings.iter().map(|string| quoted(string)).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+#[cfg(test)]
+mod tests;

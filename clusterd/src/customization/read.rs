@@ -1,0 +1,225 @@
+//! JSON with the places of its values.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::Refused;
+use super::edit::Edits;
+
+/// A value, by its bytes in the text.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) span: Range<usize>,
+}
+
+/// An object.
+pub(super) struct Members {
+    node: Node,
+    members: Vec<(String, Node)>,
+}
+
+/// A list.
+pub(super) struct Elements {
+    node: Node,
+    each: Vec<Node>,
+    /// What stands before the first, and between the last two.
+    separator: String,
+}
+
+impl Node {
+    /// A value that serde_json found in `text`, or in a part of it.
+    fn new(text: &str, raw: &RawValue) -> Self {
+        let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
+        Self { span: start..start + raw.get().len() }
+    }
+
+    fn json<'t>(&self, text: &'t str) -> &'t str {
+        &text[self.span.clone()]
+    }
+
+    pub(super) fn is_null(&self, text: &str) -> bool {
+        self.json(text) == "null"
+    }
+
+    /// What kind of value it is.
+    fn kind(&self, text: &str) -> &'static str {
+        match self.json(text).as_bytes().first() {
+            Some(b'{') => "an object",
+            Some(b'[') => "a list",
+            Some(b'"') => "a string",
+            Some(b't' | b'f') => "a boolean",
+            Some(b'n') => "null",
+            _ => "a number",
+        }
+    }
+
+    fn refuse(&self, text: &str, problem: String) -> Refused {
+        refuse_at(text, self.span.start, problem)
+    }
+}
+
+impl Members {
+    /// The member that ClusterD reads as `name`: Go doesn't tell upper case from lower case here.
+    pub(super) fn find(&self, text: &str, name: &str) -> Result<Option<&Node>, Refused> {
+        let mut found = self.members.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
+        match (found.next(), found.next()) {
+            (_, Some((key, node))) => {
+                let problem = format!(
+                    "`{key}` is there a second time; ClusterD reads only one of them, remove the other"
+                );
+                Err(node.refuse(text, problem))
+            }
+            (first, None) => Ok(first.map(|(_, node)| node)),
+        }
+    }
+
+    /// Adds members, by name and JSON, behind all others.
+    pub(super) fn append(&self, edits: &mut Edits, members: &[(&str, String)]) {
+        match self.members.last() {
+            _ if members.is_empty() => {}
+            Some((_, last)) => edits.insert(last.span.end, format!(", {}", joined(members))),
+            None => edits.insert(self.node.span.start + 1, joined(members)),
+        }
+    }
+}
+
+/// Members as they stand between the braces of an object.
+pub(super) fn joined(members: &[(&str, String)]) -> String {
+    let members = members.iter().map(|(name, json)| format!("{}: {json}", super::quoted(name)));
+    members.collect::<Vec<_>>().join(", ")
+}
+
+impl Elements {
+    /// Adds elements behind all others, set off as they are.
+    pub(super) fn append(&self, edits: &mut Edits, elements: &[String]) {
+        match self.each.last() {
+            Some(last) => {
+                let joined = elements.join(&self.separator);
+                edits.insert(last.span.end, format!("{}{joined}", self.separator));
+            }
+            None => edits.insert(self.node.span.start + 1, elements.join(", ")),
+        }
+    }
+}
+
+/// The text as one value.
+pub(super) fn document(text: &str) -> Result<Node, Refused> {
+    let raw: &RawValue = serde_json::from_str(text).map_err(|error| {
+        let problem = error.to_string();
+        let problem = problem.split(" at line ").next().unwrap_or_default();
+        Refused {
+            line: error.line().max(1),
+            column: error.column().max(1),
+            problem: format!("this isn't valid JSON: {problem}"),
+        }
+    })?;
+    Ok(Node::new(text, raw))
+}
+
+/// The members of `node`, which has to be an object; `path` is its name.
+pub(super) fn members(text: &str, node: &Node, path: &str) -> Result<Members, Refused> {
+    let problem = || format!("{} is {}, it has to be an object", named(path), node.kind(text));
+    let Pairs(pairs) = serde_json::from_str(node.json(text)).map_err(|_| node.refuse(text, problem()))?;
+    let members = pairs.into_iter().map(|(key, raw)| (key.into_owned(), Node::new(text, raw))).collect();
+    Ok(Members { node: node.clone(), members })
+}
+
+/// The elements of `node`, which has to be a list of strings; `null` among them is an empty string to ClusterD.
+pub(super) fn strings(text: &str, node: &Node, path: &str) -> Result<(Elements, Vec<String>), Refused> {
+    let problem = || format!("{} is {}, it has to be a list of strings", named(path), node.kind(text));
+    let Items(raws) = serde_json::from_str(node.json(text)).map_err(|_| node.refuse(text, problem()))?;
+    let elements: Vec<_> = raws.iter().map(|raw| Node::new(text, raw)).collect();
+    let strings = elements.iter().enumerate().map(|(i, element)| {
+        let string: Result<Option<String>, _> = serde_json::from_str(element.json(text));
+        let problem = || {
+            format!(
+                "{} is {}, it has to be a string: put it in quotes",
+                named(&format!("{path}[{i}]")),
+                element.kind(text)
+            )
+        };
+        Ok(string.map_err(|_| element.refuse(text, problem()))?.unwrap_or_default())
+    });
+    let strings = strings.collect::<Result<_, Refused>>()?;
+    let separator = match elements.as_slice() {
+        [.., before, last] => text[before.span.end..last.span.start].to_owned(),
+        [only] => match &text[node.span.start + 1..only.span.start] {
+            "" => ", ".to_owned(),
+            lead => format!(",{lead}"),
+        },
+        [] => String::new(),
+    };
+    Ok((Elements { node: node.clone(), each: elements, separator }, strings))
+}
+
+fn named(path: &str) -> String {
+    if path == "the file" { path.to_owned() } else { format!("`{path}`") }
+}
+
+fn refuse_at(text: &str, at: usize, problem: String) -> Refused {
+    let before = &text[..at];
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    Refused {
+        line: before.matches('\n').count() + 1,
+        column: before[line_start..].chars().count() + 1,
+        problem,
+    }
+}
+
+/// An object's members in their order, none left out.
+struct Pairs<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+/// A list's elements.
+struct Items<'a>(Vec<&'a RawValue>);
+
+struct In<T>(PhantomData<T>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(In::<Self>(PhantomData))
+    }
+}
+
+impl<'de: 'a, 'a> Visitor<'de> for In<Pairs<'a>> {
+    type Value = Pairs<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut pairs = Vec::new();
+        while let Some(pair) = map.next_entry()? {
+            pairs.push(pair);
+        }
+        Ok(Pairs(pairs))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(In::<Self>(PhantomData))
+    }
+}
+
+impl<'de: 'a, 'a> Visitor<'de> for In<Items<'a>> {
+    type Value = Items<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element()? {
+            items.push(item);
+        }
+        Ok(Items(items))
+    }
+}

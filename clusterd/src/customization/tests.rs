@@ -1,0 +1,186 @@
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::*;
+
+fn customized(text: &str) -> Customized {
+    customize(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn refused(text: &str) -> Refused {
+    customize(text).expect_err(text)
+}
+
+/// Whether ClusterD takes all that we send with this file.
+fn serves_us(text: &str) -> bool {
+    let file: Value = serde_json::from_str(text).expect("JSON");
+    let holds =
+        |list: &Value, wanted: &str| list.as_array().is_some_and(|list| list.iter().any(|v| v == wanted));
+    let codes = &file[CODES];
+    holds(&file[RESOURCES], RESOURCE)
+        && Class::ALL.iter().all(|class| LISTS.iter().any(|list| holds(&codes[list], class.code())))
+}
+
+#[test]
+fn the_built_in_list_and_ours() {
+    let result = customized(BUILT_IN);
+    assert!(serves_us(&result.text));
+    assert!(result.resource_added);
+    assert_eq!((result.added.len(), result.elsewhere.len()), (5, 0));
+    // All that was there is there, in its order: without ours the text is the old one.
+    let mut without = result.text.clone();
+    for ours in Class::ALL.iter().map(|class| class.code()).chain([RESOURCE]) {
+        without = without.replace(&format!(", \"{ours}\""), "");
+    }
+    assert_eq!(without, BUILT_IN);
+}
+
+#[test]
+fn the_second_time_changes_nothing() {
+    let first = customized(BUILT_IN).text;
+    let second = customized(&first);
+    assert_eq!(second, Customized { text: first, resource_added: false, added: vec![], elsewhere: vec![] });
+}
+
+#[test]
+fn it_is_written_as_its_surroundings_are() {
+    let text = "{\n\t\"publicFaultResource\": [\n\t\t\"CCAE\",\n\t\t\"XXX\"\n\t],\n\t\"mine\": 1e400,\n\t\"publicFaultCode\": {\"SeparateNPUCodes\": [\n  \"020001001\"\n], \"SubHealthFaultCodes\": []}\n}";
+    let expected = "{\n\t\"publicFaultResource\": [\n\t\t\"CCAE\",\n\t\t\"XXX\",\n\t\t\"swansong\"\n\t],\n\t\"mine\": 1e400,\n\t\"publicFaultCode\": {\"SeparateNPUCodes\": [\n  \"020001001\",\n  \"020011001\",\n  \"120011001\"\n], \"SubHealthFaultCodes\": [\"010011001\", \"110011001\"], \"NotHandleFaultCodes\": [\"000011001\"]}\n}";
+    assert_eq!(customized(text).text, expected);
+}
+
+#[test]
+fn what_is_absent_or_null_is_made() {
+    for text in [
+        "{}",
+        " { } ",
+        r#"{"a": 1}"#,
+        r#"{"publicFaultCode": null, "publicFaultResource": null}"#,
+        r#"{"publicFaultCode": {}, "publicFaultResource": []}"#,
+        r#"{"publicFaultCode": {"SeparateNPUCodes": null, "SubHealthFaultCodes": [null]}}"#,
+        r#"{"publicFaultCode": {"PreSeparateNPUCodes": ["110001022"], "NewCodes": {"x": 1}}}"#,
+    ] {
+        let result = customized(text);
+        assert!(serves_us(&result.text), "{}", result.text);
+        assert_eq!(customized(&result.text).text, result.text);
+    }
+}
+
+#[test]
+fn names_are_found_as_go_finds_them() {
+    let text =
+        r#"{"PublicFaultCode": {"separatenpucodes": ["020011001"]}, "PUBLICFAULTRESOURCE": ["swansong"]}"#;
+    let result = customized(text);
+    assert!(!result.resource_added);
+    assert!(!result.added.contains(&Class::ChipSeparate));
+    assert_eq!(result.text.to_lowercase().matches("publicfaultcode").count(), 1, "{}", result.text);
+}
+
+#[test]
+fn a_code_that_somebody_put_elsewhere_stays_there() {
+    let text = r#"{"publicFaultCode": {"SubHealthFaultCodes": ["020011001"]}, "publicFaultResource": []}"#;
+    let result = customized(text);
+    assert_eq!(result.elsewhere, [(Class::ChipSeparate, "SubHealthFaultCodes")]);
+    assert_eq!(result.text.matches("020011001").count(), 1, "{}", result.text);
+}
+
+#[test]
+fn what_clusterd_would_not_take_is_refused_with_its_place() {
+    let cases = [
+        ("", (1, 1), "JSON"),
+        ("{\n  \"publicFaultCode\": {},\n}", (3, 1), "isn't valid JSON"),
+        ("{} {}", (1, 4), "trailing characters"),
+        ("// a comment\n{}", (1, 1), "JSON"),
+        ("[]", (1, 1), "the file is a list, it has to be an object"),
+        ("{\"publicFaultCode\":\n []}", (2, 2), "`publicFaultCode` is a list, it has to be an object"),
+        (
+            "{\"publicFaultResource\": \"swansong\"}",
+            (1, 25),
+            "`publicFaultResource` is a string, it has to be a list",
+        ),
+        (
+            "{\"publicFaultResource\": [\"a\",\n\n 7]}",
+            (3, 2),
+            "`publicFaultResource[1]` is a number, it has to be a string",
+        ),
+        (
+            "{\"publicFaultCode\": {\"SeparateNPUCodes\": [20001001]}}",
+            (1, 43),
+            "`publicFaultCode.SeparateNPUCodes[0]`",
+        ),
+        (
+            "{\"publicFaultCode\": {\"PreSeparateNPUCodes\": {}}}",
+            (1, 45),
+            "`publicFaultCode.PreSeparateNPUCodes` is an object",
+        ),
+        ("{\"ä\": 1, \"publicFaultCode\": true}", (1, 29), "a boolean"),
+        ("{\"publicFaultCode\": {}, \"publicfaultcode\": {}}", (1, 44), "a second time"),
+        ("{\"publicFaultResource\": [], \"publicFaultResource\": []}", (1, 52), "a second time"),
+    ];
+    for (text, place, words) in cases {
+        let error = refused(text);
+        assert_eq!((error.line, error.column), place, "{text}: {error}");
+        assert!(error.problem.contains(words), "{text}: {error}");
+        assert_eq!(error.to_string().lines().count(), 1);
+    }
+}
+
+fn json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        "[a-z\"\\\\é]{0,6}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 16, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::hash_map("[a-z]{1,4}", inner, 0..4)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+fn strings() -> impl Strategy<Value = Value> {
+    let ours = prop::sample::select(vec!["swansong", "020011001", "110011001", "000011001"]);
+    let some = prop_oneof![ours.prop_map(str::to_owned), "[0-9a-zA-Z]{0,9}"];
+    prop_oneof![Just(Value::Null), prop::collection::vec(some, 0..4).prop_map(Value::from)]
+}
+
+proptest! {
+    /// Whatever else is in the file: ours are in it afterwards, all else is as it was, and twice is once.
+    #[test]
+    fn laws(
+        lists in prop::collection::hash_map(prop::sample::select(LISTS.to_vec()), strings(), 0..5),
+        resources in strings(),
+        rest in prop::collection::hash_map("[a-z]{1,6}", json(), 0..4),
+        pretty: bool,
+    ) {
+        let mut file = serde_json::Map::from_iter(rest);
+        file.insert(CODES.to_owned(), lists.into_iter().map(|(name, list)| (name.to_owned(), list)).collect::<serde_json::Map<_, _>>().into());
+        file.insert(RESOURCES.to_owned(), resources);
+        let before = Value::from(file);
+        let text = if pretty { serde_json::to_string_pretty(&before) } else { serde_json::to_string(&before) };
+        let text = text.expect("JSON");
+        let result = customized(&text);
+        prop_assert!(serves_us(&result.text), "{}", result.text);
+        prop_assert_eq!(&customized(&result.text).text, &result.text);
+        let after: Value = serde_json::from_str(&result.text).expect("JSON");
+        for (name, value) in before.as_object().expect("an object") {
+            if name != CODES && name != RESOURCES {
+                prop_assert_eq!(value, &after[name]);
+            }
+        }
+        let kept = |before: &Value, after: &Value| {
+            let before = before.as_array().cloned().unwrap_or_default();
+            after.as_array().is_none_or(|after| after.starts_with(&before))
+        };
+        prop_assert!(kept(&before[RESOURCES], &after[RESOURCES]));
+        prop_assert!(LISTS.iter().all(|list| kept(&before[CODES][list], &after[CODES][list])));
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in any::<String>()) {
+        let _ = customize(&text);
+    }
+}

@@ -1,0 +1,193 @@
+//! What ClusterD says stands: the ConfigMap `statistic-fault-info`.
+//!
+//! Its key `PublicFaults` is an object from a node's name to the faults that stand there; ClusterD renews it about a second
+//! after a fault came or went, and loads it when it starts. Beyond 4,500 faults (1 MB) the key is no longer renewed and
+//! `Description` says so. Source: `docs/zh/scheduling/06_api/04_clusterd/00_cluster_resources.md` and
+//! `clusterd/pkg/domain/statistics/fault.go` of MindCluster.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::class::RESOURCE;
+
+/// The ConfigMap's namespace.
+pub const NAMESPACE: &str = "cluster-system";
+/// The ConfigMap's name.
+pub const NAME: &str = "statistic-fault-info";
+/// The key with the faults.
+pub const FAULTS: &str = "PublicFaults";
+/// The key that is there when not all faults are.
+pub const DESCRIPTION: &str = "Description";
+
+/// What is said of one node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing<'a> {
+    /// Our faults that stand on the node, by their id, in the order of the ConfigMap.
+    pub fault_ids: Vec<Cow<'a, str>>,
+    /// Whether these are all: a fault that isn't there doesn't stand.
+    pub complete: bool,
+}
+
+/// The ConfigMap doesn't have the form that ClusterD gives it.
+#[derive(Debug, thiserror::Error)]
+#[error("`{FAULTS}` of the ConfigMap {NAMESPACE}/{NAME} isn't what ClusterD writes: {0}")]
+pub struct NotAStatistic(#[from] serde_json::Error);
+
+/// Which of our faults stand on `node`. `faults` and `description` are the texts of the keys [`FAULTS`] and
+/// [`DESCRIPTION`]; without the ConfigMap, or without the key, nothing stands. Faults of other senders, unknown members
+/// and entries of a form that isn't known are passed over.
+pub fn standing<'a>(
+    faults: Option<&'a str>,
+    description: Option<&str>,
+    node: &str,
+) -> Result<Standing<'a>, NotAStatistic> {
+    let complete = description.is_none_or(str::is_empty);
+    let fault_ids = match faults.filter(|text| !text.trim().is_empty()) {
+        Some(text) => {
+            let mut json = serde_json::Deserializer::from_str(text);
+            let found = json.deserialize_option(Nodes { node })?;
+            json.end()?;
+            found
+        }
+        None => Vec::new(),
+    };
+    Ok(Standing { fault_ids, complete })
+}
+
+/// Reads one node's faults and passes over all else without building it: the object is up to a megabyte.
+struct Nodes<'n> {
+    node: &'n str,
+}
+
+impl<'de> Visitor<'de> for Nodes<'_> {
+    type Value = Vec<Cow<'de, str>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object from nodes to faults")
+    }
+
+    /// `null`: a Go map that holds nothing.
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut nodes: A) -> Result<Self::Value, A::Error> {
+        let mut ids = Vec::new();
+        while let Some(Text(node)) = nodes.next_key()? {
+            if node == self.node {
+                ids = nodes.next_value::<Option<Ours>>()?.unwrap_or_default().0;
+            } else {
+                nodes.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(ids)
+    }
+}
+
+/// Borrowed where it can be; serde would copy a bare `Option<Cow<str>>`.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[derive(Default)]
+struct Ours<'a>(Vec<Cow<'a, str>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Ours<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Faults;
+
+        impl<'de> Visitor<'de> for Faults {
+            type Value = Ours<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of faults")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut faults: A) -> Result<Self::Value, A::Error> {
+                let mut ours = Vec::new();
+                while let Some(Entry { resource, fault_id }) = faults.next_element()? {
+                    if resource.is_some_and(|Text(resource)| resource == RESOURCE) {
+                        ours.extend(fault_id.map(|Text(id)| id));
+                    }
+                }
+                Ok(Ours(ours))
+            }
+        }
+
+        deserializer.deserialize_seq(Faults)
+    }
+}
+
+/// Of a fault only what is needed; Go leaves out members that are empty.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry<'a> {
+    #[serde(borrow, default)]
+    resource: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    fault_id: Option<Text<'a>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As ClusterD writes it.
+    const FAULTS: &str = r#"{"worker-1":[{"resource":"CCAE","devIds":[0],"faultId":"other-0001","type":"NPU","faultCode":"020001001","level":"SeparateNPU","faultTime":1756000000}],
+        "worker-7":[{"resource":"swansong","devIds":[3],"faultId":"worker-7.npu3.1.1756000000000","type":"NPU","faultCode":"020011001","level":"SeparateNPU","faultTime":1756000000},
+                    {"resource":"pingmesh","faultId":"swansong-not","devIds":[3]},
+                    {"resource":"swansong","faultId":"worker-7.npu4.1.1756000000000","new":{"deep":[1]}},
+                    {"faultId":"nobodys"}],
+        "worker-8":null}"#;
+
+    fn ids(faults: &str, node: &str) -> Vec<String> {
+        let standing = standing(Some(faults), None, node).expect("a statistic");
+        assert!(standing.complete);
+        standing.fault_ids.into_iter().map(Cow::into_owned).collect()
+    }
+
+    #[test]
+    fn ours_on_this_node() {
+        assert_eq!(
+            ids(FAULTS, "worker-7"),
+            ["worker-7.npu3.1.1756000000000", "worker-7.npu4.1.1756000000000"]
+        );
+        for node in ["worker-1", "worker-8", "worker", ""] {
+            assert_eq!(ids(FAULTS, node), Vec::<String>::new(), "{node}");
+        }
+    }
+
+    #[test]
+    fn ids_are_borrowed() {
+        let standing = standing(Some(FAULTS), None, "worker-7").expect("a statistic");
+        assert!(standing.fault_ids.iter().all(|id| matches!(id, Cow::Borrowed(_))));
+        assert_eq!(ids(r#"{"a":[{"resource":"swan\u0073ong","faultId":"a\u002eb"}]}"#, "a"), ["a.b"]);
+    }
+
+    #[test]
+    fn nothing_stands_where_nothing_is_said() {
+        for faults in [None, Some(""), Some("null"), Some("{}")] {
+            let standing = standing(faults, None, "worker-7").expect("a statistic");
+            assert_eq!(standing, Standing { fault_ids: Vec::new(), complete: true });
+        }
+    }
+
+    #[test]
+    fn too_many_faults_make_it_incomplete() {
+        let said = "The current total number of faults is too large";
+        assert!(!standing(Some(FAULTS), Some(said), "worker-7").expect("a statistic").complete);
+    }
+
+    #[test]
+    fn another_form_is_an_error_and_not_an_empty_node() {
+        for faults in ["[]", "{", "7", r#"{"worker-7": {}}"#, r#"{"worker-7": [7]}"#, "{} x"] {
+            assert!(standing(Some(faults), None, "worker-7").is_err(), "{faults}");
+        }
+    }
+}
