@@ -1,18 +1,14 @@
 //! ClusterD's public fault API: what may be sent, how, and what it says of it.
 //!
 //! - [`public_fault`]: a fault as ClusterD takes it, and the rules that it checks.
-<<<<<<< HEAD
-//! - [`reset_config`]: the ConfigMap in which it notes a job's lost ranks.
-//! - [`sink`]: whoever takes batches of them.
-=======
 //! - [`class`]: what ClusterD is to do with a fault, and the code that says so.
 //! - [`fault_id`]: the name of an episode.
 //! - [`message`]: what is sent, faults and envelope, as protobuf and as JSON.
 //! - [`sink`]: whoever takes batches of faults; [`grpc`] is ClusterD itself, [`config_map`] the way without a connection.
 //! - [`process_fault`]: the fast path, a fault of ranks instead of devices.
 //! - [`statistic`]: what ClusterD says stands.
+//! - [`reset_config`]: the ConfigMap in which it notes a job's lost ranks.
 //! - [`customization`]: the file that makes ClusterD know our faults.
->>>>>>> 145eee5 (Send ClusterD only what it takes, one connection a batch, and read back what it says stands)
 
 pub mod class;
 pub mod config_map;
