@@ -24,6 +24,11 @@ pub struct Code {
 pub struct NotACode(String);
 
 impl Code {
+    /// A code of any width; MindCluster's own are wider than the driver's.
+    pub fn from_number(number: u64) -> Self {
+        Self { number, text: format!("{number:X}").into() }
+    }
+
     /// The number.
     pub const fn number(&self) -> u64 {
         self.number

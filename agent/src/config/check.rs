@@ -30,16 +30,17 @@ pub(super) fn check(file: File) -> Result<Config, Faults> {
     }
     checker.advisory(file.advisory);
     checker.readiness(file.readiness.unwrap_or_default());
+    checker.faults(file.faults.unwrap_or_default());
     Faults::none_or(checker.faults, checker.config)
 }
 
-struct Checker {
+pub(super) struct Checker {
     faults: Vec<Fault>,
-    config: Config,
+    pub(super) config: Config,
 }
 
 impl Checker {
-    fn fault(&mut self, at: &Location, key: impl Into<String>, problem: impl Into<String>) {
+    pub(super) fn fault(&mut self, at: &Location, key: impl Into<String>, problem: impl Into<String>) {
         let position = (*at != Location::UNKNOWN).then(|| (at.line(), at.column()));
         self.faults.push(Fault { position, key: key.into(), problem: problem.into() });
     }
@@ -117,7 +118,7 @@ impl Checker {
         };
     }
 
-    fn path(&mut self, key: &str, path: At<String>) -> Option<String> {
+    pub(super) fn path(&mut self, key: &str, path: At<String>) -> Option<String> {
         let path = path?;
         let wrong = !path.value.starts_with('/') || path.value.contains('\0');
         if wrong || path.value.split('/').any(|part| part == "..") {
@@ -223,7 +224,7 @@ impl Checker {
 
     /// A time between two rounds of something. What is done too often takes a core of each node, or the API server of
     /// all of them.
-    fn pace(&mut self, key: &str, least: Duration, duration: At<String>) -> Option<Duration> {
+    pub(super) fn pace(&mut self, key: &str, least: Duration, duration: At<String>) -> Option<Duration> {
         let at = duration.as_ref()?.referenced;
         let parsed = self.duration(key, duration)?;
         if parsed < least {

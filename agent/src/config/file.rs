@@ -26,6 +26,7 @@ pub(super) struct File {
     pub(super) advisory: Option<Vec<Spanned<String>>>,
     pub(super) interval: At<String>,
     pub(super) readiness: Option<Readiness>,
+    pub(super) faults: Option<FaultSection>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -82,6 +83,55 @@ pub(super) struct Readiness {
     pub(super) unknown_after: At<String>,
     pub(super) heartbeat: At<String>,
     pub(super) taint: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct FaultSection {
+    pub(super) classification: Option<Classification>,
+    pub(super) rules: Option<Rules>,
+    pub(super) devices: Option<Devices>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Classification {
+    pub(super) file: At<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Rules {
+    pub(super) from_cluster: Option<bool>,
+    pub(super) frequency: Option<Vec<Spanned<Frequency>>>,
+    pub(super) duration: Option<Vec<Spanned<Lasting>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Frequency {
+    pub(super) codes: Vec<Spanned<String>>,
+    pub(super) times: Spanned<u64>,
+    pub(super) window: Spanned<String>,
+    pub(super) level: Spanned<String>,
+    #[serde(default)]
+    pub(super) release: At<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Lasting {
+    pub(super) codes: Vec<Spanned<String>>,
+    pub(super) after: Spanned<String>,
+    #[serde(default)]
+    pub(super) recover: At<String>,
+    pub(super) level: Spanned<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Devices {
+    pub(super) interval: At<String>,
 }
 
 /// PCI device ids and the names of families.

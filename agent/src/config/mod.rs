@@ -1,6 +1,7 @@
 //! The agent's configuration: one YAML file, strict, proven before it is used.
 
 mod check;
+mod faults;
 mod file;
 
 #[cfg(test)]
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+pub use self::faults::FaultSettings;
 use crate::check::{CheckName, Family, Trust, Version, pci_ids};
 use crate::readiness;
 pub use swansong_config::{ConfigError, Fault, Faults};
@@ -49,6 +51,8 @@ pub struct Config {
     pub interval: Duration,
     /// When a running agent tells what.
     pub readiness: readiness::Settings,
+    /// How faults of devices are told and classified.
+    pub faults: FaultSettings,
 }
 
 /// The driver and what is demanded of it.
@@ -112,6 +116,7 @@ impl Default for Config {
             advisory: vec![CheckName::Clusterd],
             interval: Duration::from_secs(5),
             readiness: readiness::Settings::default(),
+            faults: FaultSettings::default(),
         }
     }
 }

@@ -1,3 +1,5 @@
+use swansong_fault::{Frequency, Lasting, Level, Rules};
+
 use super::*;
 
 #[test]
@@ -30,11 +32,28 @@ preload: {grace: 2m, interval: 1m}
 advisory: [ports, clock]
 interval: 2s
 readiness: {failAfter: 0s, recoverAfter: 5s, unknownAfter: 1m, heartbeat: 20m, taint: true}
+faults:
+  classification: {file: /etc/swansong/faultCode.json}
+  rules:
+    fromCluster: true
+    frequency:
+      - {codes: ["80E01801", 80C98000], times: 2, window: 24h, level: ManuallySeparateNPU, release: 48h}
+    duration:
+      - {codes: ["81078603"], after: 20s, recover: 1m, level: PreSeparateNPU}
+  devices: {interval: 2s}
 "#,
     )
     .expect("sound");
     let mut pci_ids = pci_ids();
     pci_ids.insert(0xd807, Family::A5);
+    let mut rules = Rules::default();
+    let day = Duration::from_hours(24);
+    let twice = Frequency::new(2, day, Level::ManuallySeparateNPU, Some(day * 2)).expect("sound");
+    for code in ["80E01801", "80C98000"] {
+        assert!(rules.repeats(code.parse().expect("a code"), twice));
+    }
+    let lasting = Lasting::new(Duration::from_secs(20), Duration::from_mins(1), Level::PreSeparateNPU);
+    assert!(rules.lasts("81078603".parse().expect("a code"), lasting.expect("sound")));
     let expected = Config {
         family: Some(Family::A3),
         pci_ids,
@@ -68,6 +87,12 @@ readiness: {failAfter: 0s, recoverAfter: 5s, unknownAfter: 1m, heartbeat: 20m, t
             unknown_after: Duration::from_mins(1),
             heartbeat: Duration::from_mins(20),
             taint: true,
+        },
+        faults: FaultSettings {
+            classification_file: Some("/etc/swansong/faultCode.json".into()),
+            rules,
+            rules_from_cluster: true,
+            device_interval: Duration::from_secs(2),
         },
     };
     assert_eq!(config, expected);
@@ -104,6 +129,40 @@ const FAULTY: &[(&str, u64, &[&str])] = &[
     ("readiness: {taint: maybe}", 1, &["readiness.taint"]),
     ("readiness: {failAfter: x}", 1, &["readiness.failAfter"]),
     ("preload: {grace: 1d}", 1, &["preload.grace"]),
+    ("faults: {classification: {file: x.json}}", 1, &["faults.classification.file", "absolute"]),
+    ("faults: {devices: {interval: 1ms}}", 1, &["faults.devices.interval", "100ms or more"]),
+    ("faults: {rules: {fromCluster: maybe}}", 1, &["faults.rules.fromCluster"]),
+    ("faults:\n  rules:\n    frequency:\n      - {times: 2}", 4, &["faults.rules.frequency[0]", "codes"]),
+    (
+        "faults:\n  rules:\n    frequency:\n      - {codes: [x], times: 2, window: 1h, level: SeparateNPU}",
+        4,
+        &["faults.rules.frequency[0].codes[0]", "`x` is no fault code"],
+    ),
+    (
+        "faults: {rules: {frequency: [{codes: [a], times: 0, window: 1h, level: SeparateNPU}]}}",
+        1,
+        &["faults.rules.frequency[0]", "from 1 to 100"],
+    ),
+    (
+        "faults: {rules: {frequency: [{codes: [a], times: 1, window: soon, level: SeparateNPU}]}}",
+        1,
+        &["faults.rules.frequency[0].window", "24h"],
+    ),
+    (
+        "faults: {rules: {frequency: [{codes: [a], times: 1, window: 1h, level: Separate}]}}",
+        1,
+        &["faults.rules.frequency[0].level", "\"Separate\"", "SeparateNPU"],
+    ),
+    (
+        "faults: {rules: {duration: [{codes: [a], after: 20m, level: SeparateNPU}]}}",
+        1,
+        &["faults.rules.duration[0]", "0 to 600 seconds"],
+    ),
+    (
+        "faults: {rules: {duration: [{codes: [a, \"0A\"], after: 1s, level: SeparateNPU}]}}",
+        1,
+        &["faults.rules.duration[0].codes", "0A has such a rule already"],
+    ),
     ("npus: 8\nnpus: 16", 2, &["npus", "twice"]),
     ("npus: 8\n---\nnpus: 8", 3, &["second document"]),
     ("[", 1, &[]),

@@ -147,8 +147,50 @@ impl Rules {
         is_new
     }
 
+    /// These rules, and for codes without one of a kind those of `others`.
+    #[must_use]
+    pub fn or(mut self, others: &Self) -> Self {
+        for (code, rule) in &others.frequency {
+            self.repeats(code.clone(), *rule);
+        }
+        for (code, rule) in &others.lasting {
+            self.lasts(code.clone(), *rule);
+        }
+        self
+    }
+
     /// Whether there is no rule.
     pub fn is_empty(&self) -> bool {
         self.frequency.is_empty() && self.lasting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_rules_go_before_those_of_others() {
+        let code = Code::from_number;
+        let lasts = |seconds| {
+            Lasting::new(Duration::from_secs(seconds), Duration::ZERO, Level::SeparateNPU).expect("sound")
+        };
+        let repeats = Frequency::new(2, Duration::from_mins(1), Level::SeparateNPU, None).expect("sound");
+        let (mut own, mut others, mut both) = (Rules::default(), Rules::default(), Rules::default());
+        assert!(own.lasts(code(1), lasts(1)));
+        assert!(others.lasts(code(1), lasts(2)) && others.lasts(code(2), lasts(2)));
+        assert!(others.repeats(code(1), repeats));
+        assert!(both.lasts(code(1), lasts(1)) && both.lasts(code(2), lasts(2)));
+        assert!(both.repeats(code(1), repeats));
+        assert_eq!(own.or(&others), both);
+    }
+
+    #[test]
+    fn only_what_is_separated_by_hand_is_released() {
+        let minute = Duration::from_mins(1);
+        assert_eq!(
+            Frequency::new(1, minute, Level::SeparateNPU, Some(minute)),
+            Err(RuleError::NothingToRelease)
+        );
     }
 }

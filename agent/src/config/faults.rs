@@ -1,0 +1,134 @@
+//! What is configured of faults: how they are classified, what raises them, how device nodes are looked at.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_saphyr::{Location, Spanned};
+use swansong_fault::{Code, Frequency, Lasting, Level, RuleError, Rules};
+
+use super::check::Checker;
+use super::file;
+
+/// How faults are told and classified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FaultSettings {
+    /// A `faultCode.json` of the operator's, as this process sees it, for clusters that have none.
+    pub classification_file: Option<PathBuf>,
+    /// The operator's own rules.
+    pub rules: Rules,
+    /// Whether the rules of the cluster's `faultCustomization.json` hold too.
+    pub rules_from_cluster: bool,
+    /// How often the device nodes are looked at, besides whenever something is heard of them.
+    pub device_interval: Duration,
+}
+
+impl Default for FaultSettings {
+    fn default() -> Self {
+        Self {
+            classification_file: None,
+            rules: Rules::default(),
+            rules_from_cluster: false,
+            device_interval: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Checker {
+    pub(super) fn faults(&mut self, section: file::FaultSection) {
+        let file = section.classification.unwrap_or_default().file;
+        self.config.faults.classification_file =
+            self.path("faults.classification.file", file).map(PathBuf::from);
+        let rules = section.rules.unwrap_or_default();
+        if let Some(from_cluster) = rules.from_cluster {
+            self.config.faults.rules_from_cluster = from_cluster;
+        }
+        for (index, rule) in rules.frequency.unwrap_or_default().into_iter().enumerate() {
+            self.frequency(&format!("faults.rules.frequency[{index}]"), rule.referenced, rule.value);
+        }
+        for (index, rule) in rules.duration.unwrap_or_default().into_iter().enumerate() {
+            self.lasting(&format!("faults.rules.duration[{index}]"), rule.referenced, rule.value);
+        }
+        let interval = section.devices.unwrap_or_default().interval;
+        if let Some(interval) = self.pace("faults.devices.interval", Duration::from_millis(100), interval) {
+            self.config.faults.device_interval = interval;
+        }
+    }
+
+    fn frequency(&mut self, key: &str, at: Location, rule: file::Frequency) {
+        let codes = self.codes(key, rule.codes);
+        let level = self.level(key, &rule.level);
+        let window = self.time(key, "window", &rule.window);
+        // One that is there and wrong is told already.
+        let release = rule.release.map(|release| self.time(key, "release", &release));
+        let (Some(level), Some(window), Some(release)) =
+            (level, window, release.map_or(Some(None), |time| time.map(Some)))
+        else {
+            return;
+        };
+        let rule = Frequency::new(rule.times.value, window, level, release);
+        self.add(key, at, codes, rule, Rules::repeats);
+    }
+
+    fn lasting(&mut self, key: &str, at: Location, rule: file::Lasting) {
+        let codes = self.codes(key, rule.codes);
+        let level = self.level(key, &rule.level);
+        let after = self.time(key, "after", &rule.after);
+        let recover =
+            rule.recover.map_or(Some(Duration::ZERO), |recover| self.time(key, "recover", &recover));
+        let (Some(level), Some(after), Some(recover)) = (level, after, recover) else { return };
+        self.add(key, at, codes, Lasting::new(after, recover, level), Rules::lasts);
+    }
+
+    fn add<R: Copy>(
+        &mut self,
+        key: &str,
+        at: Location,
+        codes: Vec<(Location, Code)>,
+        rule: Result<R, RuleError>,
+        add: impl Fn(&mut Rules, Code, R) -> bool,
+    ) {
+        let rule = match rule {
+            Ok(rule) => rule,
+            Err(error) => return self.fault(&at, key, error.to_string()),
+        };
+        for (at, code) in codes {
+            if !add(&mut self.config.faults.rules, code.clone(), rule) {
+                self.fault(&at, format!("{key}.codes"), format!("{code} has such a rule already; keep one"));
+            }
+        }
+    }
+
+    fn codes(&mut self, key: &str, texts: Vec<Spanned<String>>) -> Vec<(Location, Code)> {
+        let mut codes = Vec::new();
+        for (index, text) in texts.into_iter().enumerate() {
+            match text.value.parse() {
+                Ok(code) => codes.push((text.referenced, code)),
+                Err(error) => {
+                    let error: swansong_fault::NotACode = error;
+                    self.fault(&text.referenced, format!("{key}.codes[{index}]"), error.to_string());
+                }
+            }
+        }
+        codes
+    }
+
+    fn level(&mut self, key: &str, name: &Spanned<String>) -> Option<Level> {
+        let level = Level::from_name(&name.value);
+        if level.is_none() {
+            let names: Vec<&str> = Level::ALL.iter().map(|level| level.as_str()).collect();
+            let problem = format!("{:?} isn't a level; choose among {}", name.value, names.join(", "));
+            self.fault(&name.referenced, format!("{key}.level"), problem);
+        }
+        level
+    }
+
+    /// A time of a rule, which has its own limits.
+    fn time(&mut self, key: &str, name: &str, text: &Spanned<String>) -> Option<Duration> {
+        let time = humantime::parse_duration(&text.value).ok();
+        if time.is_none() {
+            let problem = format!("{:?} isn't a time; write it as 20s or 24h", text.value);
+            self.fault(&text.referenced, format!("{key}.{name}"), problem);
+        }
+        time
+    }
+}
