@@ -121,3 +121,74 @@ impl StorageBackend for Overlay {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use proptest::prelude::*;
+    use redb::StorageBackend;
+    use redb::backends::InMemoryBackend;
+
+    use super::Overlay;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        SetLen(u64),
+        Write(u64, Vec<u8>),
+        Read(u64, usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let place = 0..20_000_u64;
+        prop_oneof![
+            place.clone().prop_map(Step::SetLen),
+            (place.clone(), prop::collection::vec(any::<u8>(), 0..9000))
+                .prop_map(|(at, data)| Step::Write(at, data)),
+            (place, 0..9000_usize).prop_map(|(at, len)| Step::Read(at, len)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn it_behaves_like_a_file_and_leaves_the_file(len in 0..15_000_usize, steps in prop::collection::vec(step(), 0..20)) {
+            let original: Vec<u8> = (1..=251).cycle().take(len).collect();
+            let file = tempfile::tempfile().expect("a file");
+            file.write_all_at(&original, 0).expect("written");
+            let model = InMemoryBackend::new();
+            model.set_len(len as u64).expect("grown");
+            model.write(0, &original).expect("written");
+            let overlay = Overlay::new(file.try_clone().expect("a file")).expect("an overlay");
+            for step in steps {
+                match step {
+                    Step::SetLen(len) => {
+                        model.set_len(len).expect("set");
+                        overlay.set_len(len).expect("set");
+                    }
+                    Step::Write(at, data) => {
+                        // Only a file grows by being written beyond its end.
+                        let end = at + data.len() as u64;
+                        if end > model.len().expect("a length") {
+                            model.set_len(end).expect("set");
+                        }
+                        model.write(at, &data).expect("written");
+                        overlay.write(at, &data).expect("written");
+                    }
+                    Step::Read(at, len) => {
+                        let (mut expected, mut read) = (vec![0; len], vec![0; len]);
+                        let there = at + len as u64 <= model.len().expect("a length");
+                        prop_assert_eq!(overlay.read(at, &mut read).is_ok(), there);
+                        if there {
+                            model.read(at, &mut expected).expect("read");
+                            prop_assert_eq!(read, expected);
+                        }
+                    }
+                }
+                prop_assert_eq!(overlay.len().expect("a length"), model.len().expect("a length"));
+            }
+            let mut now = vec![0; len];
+            file.read_exact_at(&mut now, 0).expect("read");
+            prop_assert_eq!(now, original);
+        }
+    }
+}

@@ -40,9 +40,9 @@ struct NextHeader {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct PendingHeader {
-    key: String,
-    id: String,
+struct PendingHeader<S> {
+    key: S,
+    id: S,
     kind: Kind,
     at: u64,
     offered: Offered,
@@ -50,9 +50,9 @@ struct PendingHeader {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct StandingHeader {
-    key: String,
-    id: String,
+struct StandingHeader<S> {
+    key: S,
+    id: S,
     at: u64,
     accepted_at: u64,
     certain: bool,
@@ -61,12 +61,12 @@ struct StandingHeader {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct DeadHeader {
-    key: String,
-    id: String,
+struct DeadHeader<S> {
+    key: S,
+    id: S,
     kind: Kind,
     at: u64,
-    why: String,
+    why: S,
     refused_at: u64,
 }
 
@@ -102,18 +102,20 @@ pub(crate) fn value(state: &State, key: &RecordKey) -> Option<Vec<u8>> {
         RecordKey::Next => Some(seal(&bytes, &NextHeader { next: state.next() }, &[])),
         RecordKey::Pending(seq) => {
             let Pending { entry, offered, .. } = state.queue().get(*seq)?;
-            let Entry { key, id, kind, at, body } = entry.clone();
-            Some(seal(&bytes, &PendingHeader { key, id, kind, at, offered: *offered }, &[&body]))
+            let Entry { key, id, kind, at, body } = entry;
+            Some(seal(&bytes, &PendingHeader { key, id, kind: *kind, at: *at, offered: *offered }, &[body]))
         }
         RecordKey::Standing(id) => {
-            let Standing { key, id, at, accepted_at, certain, body, note } = state.standing_of(id)?.clone();
+            let Standing { key, id, at, accepted_at, certain, body, note } = state.standing_of(id)?;
+            let (at, accepted_at, certain) = (*at, *accepted_at, *certain);
             let header = StandingHeader { key, id, at, accepted_at, certain, note_bytes: note.len() };
-            Some(seal(&bytes, &header, &[&note, &body]))
+            Some(seal(&bytes, &header, &[note, body]))
         }
         RecordKey::Dead(seq) => {
-            let DeadLetter { entry, why, refused_at, .. } = state.dead_letter(*seq)?.clone();
+            let DeadLetter { entry, why, refused_at, .. } = state.dead_letter(*seq)?;
             let Entry { key, id, kind, at, body } = entry;
-            Some(seal(&bytes, &DeadHeader { key, id, kind, at, why, refused_at }, &[&body]))
+            let header = DeadHeader { key, id, kind: *kind, at: *at, why, refused_at: *refused_at };
+            Some(seal(&bytes, &header, &[body]))
         }
     }
 }
@@ -128,12 +130,12 @@ pub(crate) fn read(key: &[u8], value: &[u8], records: &mut Records) -> Result<()
             records.next = Some(header.next);
         }
         RecordKey::Pending(seq) => {
-            let (header, body): (PendingHeader, _) = open(key, value).map_err(damaged)?;
+            let (header, body): (PendingHeader<String>, _) = open(key, value).map_err(damaged)?;
             let PendingHeader { key, id, kind, at, offered } = header;
             records.pending.push(Pending { seq, entry: Entry { key, id, kind, at, body }, offered });
         }
         RecordKey::Standing(id) => {
-            let (header, mut note): (StandingHeader, _) = open(key, value).map_err(damaged)?;
+            let (header, mut note): (StandingHeader<String>, _) = open(key, value).map_err(damaged)?;
             if header.note_bytes > note.len() || header.id != id {
                 return Err(damaged("what it says of itself isn't so"));
             }
@@ -142,7 +144,7 @@ pub(crate) fn read(key: &[u8], value: &[u8], records: &mut Records) -> Result<()
             records.standing.push(Standing { key, id, at, accepted_at, certain, body, note });
         }
         RecordKey::Dead(seq) => {
-            let (header, body): (DeadHeader, _) = open(key, value).map_err(damaged)?;
+            let (header, body): (DeadHeader<String>, _) = open(key, value).map_err(damaged)?;
             let DeadHeader { key, id, kind, at, why, refused_at } = header;
             records.dead.push(DeadLetter { seq, entry: Entry { key, id, kind, at, body }, why, refused_at });
         }

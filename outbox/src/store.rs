@@ -110,11 +110,22 @@ impl Store {
 
     /// Makes `records` all that the file holds, in one transaction; `before` is what it holds now.
     pub(crate) fn replace(&mut self, before: &Raw, records: &Raw, writer: u64) -> Result<(), Failure> {
+        self.replace_as(VERSION, before, records, writer)
+    }
+
+    /// As [`Self::replace`], in the name of some version.
+    pub(crate) fn replace_as(
+        &mut self,
+        version: u64,
+        before: &Raw,
+        records: &Raw,
+        writer: u64,
+    ) -> Result<(), Failure> {
         let gone = before.keys().filter(|key| !records.contains_key(*key)).map(|key| (key.clone(), None));
         let new = records.iter().filter(|(key, value)| before.get(*key) != Some(*value));
         let changes: Vec<Change> =
             gone.chain(new.map(|(key, value)| (key.clone(), Some(value.clone())))).collect();
-        self.commit(&changes, Some(writer))
+        self.commit(&changes, Some((version, writer)))
     }
 
     /// Writes changes in one transaction: all of them are on disk when it returns, or none.
@@ -122,14 +133,14 @@ impl Store {
         self.commit(changes, None)
     }
 
-    fn commit(&mut self, changes: &[Change], writer: Option<u64>) -> Result<(), Failure> {
+    fn commit(&mut self, changes: &[Change], stamp: Option<(u64, u64)>) -> Result<(), Failure> {
         let database = self.database.as_ref();
         contained(|| {
             let database = database.ok_or_else(|| Failure::Unsound("it is closed".to_owned()))?;
             let transaction = database.begin_write()?;
-            if let Some(writer) = writer {
+            if let Some((version, writer)) = stamp {
                 let mut format = transaction.open_table(FORMAT)?;
-                format.insert("version", VERSION)?;
+                format.insert("version", version)?;
                 format.insert("writer", writer)?;
             }
             {
@@ -187,3 +198,6 @@ fn contained<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure>
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(Failure::Unsound("redb panicked over it".to_owned())))
 }
+
+#[cfg(test)]
+mod tests;

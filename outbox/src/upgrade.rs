@@ -50,3 +50,58 @@ fn notes(raw: &mut Raw) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use super::{Standing1, VERSION};
+    use crate::record::seal;
+    use crate::store::{self, Store};
+    use crate::{Appended, Entry, Kind, Limits, Outbox};
+
+    #[test]
+    fn a_file_of_version_1_is_brought_to_the_newest_and_loses_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("outbox.redb");
+        let (mut outbox, _) = Outbox::open(folder.path(), Limits::default(), Duration::ZERO).expect("opened");
+        let occur = |id: &str| Entry {
+            key: "k".to_owned(),
+            id: id.to_owned(),
+            kind: Kind::Occur,
+            at: 3,
+            body: b"body".to_vec(),
+        };
+        outbox.append(occur("waits"));
+        drop(outbox);
+
+        // As version 1 wrote it.
+        let file = || fs::File::options().read(true).write(true).open(&path).expect("a file");
+        let before = store::read(file()).expect("sound").raw;
+        let standing =
+            Standing1 { key: "k".to_owned(), id: "stands".to_owned(), at: 1, accepted_at: 2, certain: true };
+        let mut raw = before.clone();
+        raw.insert(b"sstands".to_vec(), seal(b"sstands", &standing, &[b"its body"]));
+        let mut old = Store::open(store::backend(file()).expect("a file")).expect("opened");
+        old.replace_as(1, &before, &raw, 77).expect("written");
+        drop(old);
+        assert_eq!(store::read(file()).expect("sound").version, 1);
+
+        let (mut outbox, opened) =
+            Outbox::open(folder.path(), Limits::default(), Duration::ZERO).expect("opened");
+        assert_eq!((opened.upgraded_from, opened.pending, opened.standing), (Some(1), 1, 1));
+        assert_eq!(opened.set_aside, None);
+        let stands = outbox.standing_of("stands").expect("it stands");
+        assert_eq!((stands.body.as_slice(), stands.note.as_slice()), (&b"its body"[..], &b""[..]));
+        assert!(outbox.note("stands", b"noted"));
+        assert_eq!(outbox.append(occur("next")), Appended::Stored(2));
+        drop(outbox);
+
+        assert_eq!(store::read(file()).expect("sound").version, VERSION);
+        let (outbox, opened) =
+            Outbox::open(folder.path(), Limits::default(), Duration::ZERO).expect("opened");
+        assert_eq!((opened.upgraded_from, opened.pending), (None, 2));
+        assert_eq!(outbox.standing_of("stands").expect("it stands").note, b"noted");
+    }
+}

@@ -15,8 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::model::{Model, Step};
-use common::{open, pending, standing};
-use tempfile::tempdir_in;
+use common::{open, pending, quick, standing};
 
 const FOLDER: &str = "SWANSONG_OUTBOX_FOLDER";
 const SEED: &str = "SWANSONG_OUTBOX_SEED";
@@ -49,7 +48,7 @@ fn child() {
 fn nothing_is_lost_swapped_or_latched_however_often_it_is_killed() {
     let rounds = env::var(ROUNDS).map_or(100, |rounds| rounds.parse().expect("a number"));
     // What a process wrote outlives it on any disk, and here without waiting for one.
-    let folder = ["/dev/shm", "/tmp"].into_iter().find_map(|disk| tempdir_in(disk).ok()).expect("a folder");
+    let folder = quick();
     let mut random = fastrand::Rng::with_seed(71);
     let mut model = Model::default();
     let mut steps = 0;

@@ -7,6 +7,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use swansong_outbox::{Entry, Kind, Limits, Opened, Outbox};
+use tempfile::{TempDir, tempdir, tempdir_in};
+
+/// A folder in memory if there is one: for tests that hang on no disk, and would wait for one thousands of times.
+pub(crate) fn quick() -> TempDir {
+    tempdir_in("/dev/shm").or_else(|_| tempdir()).expect("a folder")
+}
 
 pub(crate) fn entry(key: &str, id: &str, kind: Kind) -> Entry {
     Entry { key: key.to_owned(), id: id.to_owned(), kind, at: 1, body: id.as_bytes().to_vec() }
