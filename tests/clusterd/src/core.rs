@@ -1,0 +1,338 @@
+//! What becomes of a message. Pure: time comes in, in milliseconds.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use serde_json::{Value, json};
+use swansong_clusterd::customization::{BUILT_IN, customize};
+use swansong_clusterd::proto::{Fault, PubFaultInfo, PublicFaultRequest, RespStatus};
+
+use crate::bucket::Bucket;
+use crate::ledger::{Answer, Dropped, Effect, Kill, Ledger, Reported, Taken};
+use crate::rules;
+use crate::whitelist::{Customization, Mark, Whitelist};
+
+/// Faults in the cache.
+const CACHE: usize = 50_000;
+/// Seconds between a fault and its end.
+const SETTLE: u64 = 5;
+/// Beyond so many, `statistic-fault-info` isn't renewed.
+const SHOWN: usize = 4500;
+
+/// What it is told at its start.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Who may send what.
+    pub customization: Customization,
+    /// Nodes with a device-info ConfigMap; on others a fault is taken and does nothing. `None`: all.
+    pub nodes: Option<HashSet<String>>,
+    /// A node without serial-number annotation, which is hit by faults that name no node.
+    pub unnumbered: String,
+    /// Jobs that have registered.
+    pub jobs: HashSet<String>,
+}
+
+impl Default for Settings {
+    /// Our codes are installed, all nodes are known, no job is.
+    fn default() -> Self {
+        // The built-in list is sound, so that the text is never empty.
+        let ours = customize(BUILT_IN).map(|ours| ours.text).unwrap_or_default();
+        Self {
+            customization: Customization::Text(ours),
+            nodes: None,
+            unnumbered: "some-other-node".to_owned(),
+            jobs: HashSet::new(),
+        }
+    }
+}
+
+/// A fault that stands.
+#[derive(Debug, Clone)]
+struct Standing {
+    resource: String,
+    fault_id: String,
+    fault_type: String,
+    code: String,
+    level: &'static str,
+    devices: Vec<i32>,
+    /// Seconds.
+    fault_time: i64,
+    /// Seconds.
+    added: u64,
+}
+
+/// A deletion that waits; they are done one after the other.
+#[derive(Debug)]
+struct Deletion {
+    /// Seconds.
+    at: u64,
+    node: String,
+    key: String,
+}
+
+/// The whole state.
+#[derive(Debug)]
+pub struct Core {
+    settings: Settings,
+    /// Read at the first public fault.
+    whitelist: Option<(Mark, Whitelist)>,
+    buckets: HashMap<String, Bucket>,
+    /// Node, then resource + fault id.
+    standing: BTreeMap<String, BTreeMap<String, Standing>>,
+    deletions: VecDeque<Deletion>,
+    /// "Already handled", in memory only: node and device.
+    handled: HashSet<(String, i32)>,
+    ledger: Ledger,
+}
+
+impl Core {
+    /// Freshly started, with nothing that stands.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            whitelist: None,
+            buckets: HashMap::new(),
+            standing: BTreeMap::new(),
+            deletions: VecDeque::new(),
+            handled: HashSet::new(),
+            ledger: Ledger::default(),
+        }
+    }
+
+    /// What was taken so far.
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Replaces the file; as with the real one, all buckets are full again.
+    pub fn customize(&mut self, customization: Customization) {
+        self.settings.customization = customization;
+        self.whitelist = None;
+    }
+
+    /// A job registers.
+    pub fn register(&mut self, job: &str) {
+        self.settings.jobs.insert(job.to_owned());
+    }
+
+    /// A public fault by gRPC or by ConfigMap, at `now`.
+    pub fn send_public_fault(&mut self, message: &PublicFaultRequest, now: u64) -> RespStatus {
+        self.tick(now);
+        let (code, info) = match self.collect(message, now) {
+            Ok(()) => (0, "public fault send successfully".to_owned()),
+            Err((code, info)) => (code, info),
+        };
+        let faults = message.faults.len();
+        self.ledger.answers.push(Answer { at: now, code, info: info.clone(), faults });
+        RespStatus { code, info }
+    }
+
+    fn collect(&mut self, message: &PublicFaultRequest, now: u64) -> Result<(), (i32, String)> {
+        let whitelist = self.load(now);
+        // First of all, so that an unknown sender and one that sends too much are answered alike.
+        if !self.buckets.get_mut(&message.resource).is_some_and(|bucket| bucket.take(now)) {
+            return Err((410, "limiter work by resource failed".to_owned()));
+        }
+        let refused = |why: &str| (409, format!("check public fault info failed, error: {why}"));
+        rules::envelope(message, &whitelist).map_err(refused)?;
+        let mut valid = Vec::new();
+        for fault in &message.faults {
+            match rules::fault(fault, &whitelist) {
+                Ok(()) => valid.push(fault),
+                Err(why) => self.ledger.dropped.push(Dropped { fault_id: fault.fault_id.clone(), why }),
+            }
+        }
+        if valid.is_empty() {
+            return Err(refused("there is no valid fault"));
+        }
+        for fault in valid {
+            for influence in &fault.influence {
+                self.take(message, fault, influence, &whitelist, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// The whitelist, read when it was not yet or when the file has changed since.
+    fn load(&mut self, now: u64) -> Whitelist {
+        let mark = self.settings.customization.mark();
+        match &self.whitelist {
+            Some((old, whitelist)) if *old == mark => whitelist.clone(),
+            _ => {
+                let whitelist = self.settings.customization.read();
+                let full = |resource: &str| (resource.to_owned(), Bucket::new(1, 100, now));
+                self.buckets = whitelist.resources().map(full).collect();
+                self.whitelist = Some((mark, whitelist.clone()));
+                whitelist
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        message: &PublicFaultRequest,
+        fault: &Fault,
+        influence: &PubFaultInfo,
+        whitelist: &Whitelist,
+        now: u64,
+    ) {
+        let nameless = influence.node_name.is_empty();
+        let node = if nameless { &self.settings.unnumbered } else { &influence.node_name }.clone();
+        let key = format!("{}{}", message.resource, fault.fault_id);
+        let seconds = now / 1000;
+        let added = self.standing.get(&node).and_then(|faults| faults.get(&key)).map(|fault| fault.added);
+        let later = |at| Deletion { at, node: node.clone(), key: key.clone() };
+        let effect = match (fault.assertion.as_str(), added) {
+            ("recover", None) => {
+                self.deletions.push_back(later(seconds + SETTLE));
+                Effect::Unknown
+            }
+            ("recover", Some(added)) if seconds - added >= SETTLE => {
+                self.remove(&node, &key);
+                Effect::Recovered
+            }
+            ("recover", Some(added)) => {
+                self.deletions.push_back(later(added + SETTLE));
+                Effect::Deferred
+            }
+            (_, Some(_)) => Effect::Repeated,
+            (_, None) if self.count() >= CACHE => Effect::Full,
+            (assertion, None) => {
+                if assertion == "once" {
+                    self.deletions.push_back(later(seconds + SETTLE));
+                }
+                let standing = Standing {
+                    resource: message.resource.clone(),
+                    fault_id: fault.fault_id.clone(),
+                    fault_type: fault.fault_type.clone(),
+                    code: fault.fault_code.clone(),
+                    level: whitelist.level(&fault.fault_code).unwrap_or_default(),
+                    devices: influence.device_ids.clone(),
+                    fault_time: fault.fault_time / 1000,
+                    added: seconds,
+                };
+                self.standing.entry(node.clone()).or_default().insert(key.clone(), standing);
+                self.kill(&node, &key, now);
+                Effect::Added
+            }
+        };
+        let taken = Taken {
+            at: now,
+            message: message.id.clone(),
+            resource: message.resource.clone(),
+            fault_id: fault.fault_id.clone(),
+            assertion: fault.assertion.clone(),
+            node,
+            devices: influence.device_ids.clone(),
+            code: fault.fault_code.clone(),
+            fault_time: fault.fault_time,
+            effect,
+        };
+        if nameless {
+            self.ledger.harm.push(taken.clone());
+        }
+        self.ledger.taken.push(taken);
+    }
+
+    /// Time passes: deletions that are due are done, each only after those before it.
+    pub fn tick(&mut self, now: u64) {
+        while self.deletions.front().is_some_and(|first| first.at <= now / 1000) {
+            if let Some(Deletion { node, key, .. }) = self.deletions.pop_front() {
+                self.remove(&node, &key);
+            }
+        }
+    }
+
+    fn remove(&mut self, node: &str, key: &str) {
+        let Some(faults) = self.standing.get_mut(node) else { return };
+        let gone = faults.remove(key);
+        if faults.is_empty() {
+            self.standing.remove(node);
+        }
+        for device in gone.into_iter().flat_map(|fault| fault.devices) {
+            self.handled.remove(&(node.to_owned(), device));
+        }
+    }
+
+    /// Ends ranks on the devices of a fault that separates them, unless that was done already.
+    fn kill(&mut self, node: &str, key: &str, now: u64) {
+        let known = self.settings.nodes.as_ref().is_none_or(|nodes| nodes.contains(node));
+        let fault = self.standing.get(node).and_then(|faults| faults.get(key)).filter(|_| known);
+        let Some(fault) = fault.filter(|fault| fault.level == "SeparateNPU") else { return };
+        let devices = fault.devices.iter().copied();
+        let devices: Vec<_> =
+            devices.filter(|device| self.handled.insert((node.to_owned(), *device))).collect();
+        if !devices.is_empty() {
+            let (node, fault_id) = (node.to_owned(), fault.fault_id.clone());
+            self.ledger.kills.push(Kill { at: now, node, devices, fault_id });
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.standing.values().map(BTreeMap::len).sum()
+    }
+
+    /// It starts anew at `now`: what stands is loaded from `statistic-fault-info`; that it was handled is forgotten, and
+    /// so are deletions that waited.
+    pub fn restart(&mut self, now: u64) {
+        self.whitelist = None;
+        self.buckets.clear();
+        self.deletions.clear();
+        self.handled.clear();
+        for fault in self.standing.values_mut().flat_map(BTreeMap::values_mut) {
+            fault.added = now / 1000;
+        }
+        let keys = |(node, faults): (&String, &BTreeMap<String, Standing>)| {
+            faults.keys().map(|key| (node.clone(), key.clone())).collect::<Vec<_>>()
+        };
+        let all: Vec<_> = self.standing.iter().flat_map(keys).collect();
+        for (node, key) in all {
+            self.kill(&node, &key, now);
+        }
+    }
+
+    /// `data` of the ConfigMap `statistic-fault-info`.
+    pub fn statistic(&self) -> BTreeMap<String, String> {
+        let count = self.count();
+        let mut data =
+            BTreeMap::from([("FaultNum".to_owned(), json!({"publicFaultNum": count}).to_string())]);
+        if count > SHOWN {
+            let said = "The current total number of faults is too large, and only a portion of the detailed fault data is displayed";
+            data.insert("Description".to_owned(), said.to_owned());
+        }
+        let nodes = self.standing.iter().map(|(node, faults)| {
+            let faults: Vec<_> = faults.values().map(Standing::to_json).collect();
+            (node.clone(), Value::from(faults))
+        });
+        let faults: serde_json::Map<_, _> = nodes.collect();
+        data.insert("PublicFaults".to_owned(), Value::from(faults).to_string());
+        data
+    }
+
+    /// The fast path: 0, or 400 for a job that hasn't registered.
+    pub fn report_process_fault(&mut self, job: &str, ranks: Vec<(String, String)>) -> (i32, String) {
+        if !self.settings.jobs.contains(job) {
+            return (400, format!("job {job} is not registered"));
+        }
+        self.ledger.reported.push(Reported { job: job.to_owned(), ranks });
+        (0, "success".to_owned())
+    }
+
+    /// An answer that an injected fault gave instead of us.
+    pub(crate) fn note(&mut self, answer: Answer) {
+        self.ledger.answers.push(answer);
+    }
+}
+
+impl Standing {
+    fn to_json(&self) -> Value {
+        json!({
+            "resource": self.resource,
+            "devIds": self.devices,
+            "faultId": self.fault_id,
+            "type": self.fault_type,
+            "faultCode": self.code,
+            "level": self.level,
+            "faultTime": self.fault_time,
+        })
+    }
+}

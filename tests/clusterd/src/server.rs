@@ -1,0 +1,335 @@
+//! The gRPC server.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures::stream;
+use swansong_clusterd::proto;
+use swansong_clusterd::proto::pub_fault_server::{PubFault, PubFaultServer};
+use swansong_clusterd::proto::recover_server::{Recover, RecoverServer};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+use crate::bucket::Bucket;
+use crate::connection::{Connection, Connections, Count};
+use crate::core::{Core, Settings};
+use crate::ledger::{Answer, Ledger};
+
+/// Streams of one connection.
+const STREAMS: u32 = 64;
+/// Calls a second, all methods together.
+const CALLS: u64 = 1000;
+/// Bytes of a message.
+const MESSAGE: usize = 4 << 20;
+
+/// What is wrong with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Behaviour {
+    /// Nothing.
+    Normal,
+    /// Answers 410.
+    TooMany,
+    /// Answers 409.
+    Refuse,
+    /// Answers a code that isn't documented.
+    Code(i32),
+    /// Takes calls and never answers.
+    Hang,
+    /// Takes connections and never says a word on them.
+    HalfOpen,
+    /// Resets connections.
+    Reset,
+    /// Takes what is sent and resets the connection instead of answering.
+    ResetAfter,
+    /// Answers each call with the status `UNAVAILABLE`.
+    Unavailable,
+}
+
+/// Milliseconds since 1970.
+#[derive(Debug, Clone)]
+pub enum Clock {
+    /// Tokio's, from the system's time on.
+    Running(u64, Instant),
+    /// Moved by hand.
+    Manual(Arc<AtomicU64>),
+}
+
+impl Clock {
+    /// One that runs.
+    pub fn running() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::Running(u64::try_from(since.as_millis()).unwrap_or_default(), Instant::now())
+    }
+
+    /// One that stands at `now`.
+    pub fn manual(now: u64) -> Self {
+        Self::Manual(Arc::new(now.into()))
+    }
+
+    /// The time.
+    pub fn now(&self) -> u64 {
+        match self {
+            Self::Running(start, from) => {
+                start + u64::try_from(from.elapsed().as_millis()).unwrap_or_default()
+            }
+            Self::Manual(now) => now.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Moves one that is moved by hand.
+    pub fn advance(&self, by: Duration) {
+        if let Self::Manual(now) = self {
+            now.fetch_add(u64::try_from(by.as_millis()).unwrap_or_default(), Ordering::SeqCst);
+        }
+    }
+}
+
+/// A ClusterD that listens.
+#[derive(Debug)]
+pub struct StandIn {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    server: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    core: Mutex<Core>,
+    calls: Mutex<Bucket>,
+    behaviour: watch::Sender<Behaviour>,
+    clock: Clock,
+    connections: Arc<Connections>,
+}
+
+impl StandIn {
+    /// Listens on a port of 127.0.0.1 that the kernel chooses.
+    pub async fn start(settings: Settings) -> io::Result<Self> {
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), settings, Clock::running()).await
+    }
+
+    /// Listens on `address`.
+    pub async fn start_at(address: SocketAddr, settings: Settings, clock: Clock) -> io::Result<Self> {
+        let shared = Shared {
+            core: Mutex::new(Core::new(settings)),
+            calls: Mutex::new(Bucket::new(CALLS, CALLS, clock.now())),
+            behaviour: watch::Sender::new(Behaviour::Normal),
+            clock,
+            connections: Arc::default(),
+        };
+        let mut stand_in = Self { address, shared: Arc::new(shared), server: None };
+        stand_in.listen().await?;
+        Ok(stand_in)
+    }
+
+    async fn listen(&mut self) -> io::Result<()> {
+        let listener = TcpListener::bind(self.address).await?;
+        self.address = listener.local_addr()?;
+        let shared = Arc::clone(&self.shared);
+        self.server = Some(tokio::spawn(serve(listener, shared)));
+        Ok(())
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The same, as a client takes it.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Its clock.
+    pub fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    /// Does this from now on.
+    pub fn behave(&self, behaviour: Behaviour) {
+        self.shared.behaviour.send_replace(behaviour);
+    }
+
+    /// Looks at its state, or changes it, at the time that it is.
+    pub fn with<T>(&self, look: impl FnOnce(&mut Core, u64) -> T) -> T {
+        let now = self.shared.clock.now();
+        let mut core = self.shared.core();
+        core.tick(now);
+        look(&mut core, now)
+    }
+
+    /// What it has taken so far.
+    pub fn ledger(&self) -> Ledger {
+        self.with(|core, _| core.ledger().clone())
+    }
+
+    /// Its connections.
+    pub fn connections(&self) -> Count {
+        self.shared.connections.count()
+    }
+
+    /// Ends: connections are reset, nobody listens.
+    pub async fn stop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.abort();
+            let _ = server.await;
+        }
+        self.shared.connections.reset();
+    }
+
+    /// Starts again on the same port, with what outlives a restart.
+    pub async fn start_again(&mut self) -> io::Result<()> {
+        self.with(Core::restart);
+        self.listen().await
+    }
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.abort();
+        }
+        self.shared.connections.reset();
+    }
+}
+
+impl Shared {
+    fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn behaviour(&self) -> Behaviour {
+        *self.behaviour.borrow()
+    }
+
+    /// Below the limit of all calls together.
+    fn admit(&self) -> Result<(), Status> {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if calls.take(self.clock.now()) {
+            Ok(())
+        } else {
+            Err(Status::resource_exhausted("too many requests"))
+        }
+    }
+
+    /// Until it behaves otherwise.
+    async fn hang(&self) -> Status {
+        let mut behaviour = self.behaviour.subscribe();
+        let _ = behaviour.wait_for(|behaviour| *behaviour != Behaviour::Hang).await;
+        Status::unavailable("it hung")
+    }
+
+    async fn public_fault(
+        &self,
+        message: &proto::PublicFaultRequest,
+        peer: Option<SocketAddr>,
+    ) -> Result<proto::RespStatus, Status> {
+        self.admit()?;
+        let now = self.clock.now();
+        let instead = |code, info: &str| {
+            let answer = Answer { at: now, code, info: info.to_owned(), faults: message.faults.len() };
+            self.core().note(answer);
+            Ok(proto::RespStatus { code, info: info.to_owned() })
+        };
+        match self.behaviour() {
+            Behaviour::Hang | Behaviour::HalfOpen => Err(self.hang().await),
+            Behaviour::Unavailable | Behaviour::Reset => Err(Status::unavailable("not now")),
+            Behaviour::TooMany => instead(410, "limiter work by resource failed"),
+            Behaviour::Refuse => {
+                instead(409, "check public fault info failed, error: there is no valid fault")
+            }
+            Behaviour::Code(code) => instead(code, "something else"),
+            Behaviour::Normal => Ok(self.core().send_public_fault(message, now)),
+            Behaviour::ResetAfter => {
+                self.core().send_public_fault(message, now);
+                if let Some(peer) = peer {
+                    self.connections.reset_one(peer);
+                }
+                Err(Status::unavailable("reset"))
+            }
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    let service = Service(Arc::clone(&shared));
+    let incoming = stream::unfold((listener, shared), |(listener, shared)| async {
+        let connection = accept(&listener, &shared).await;
+        Some((Ok::<_, io::Error>(connection), (listener, shared)))
+    });
+    let served = Server::builder()
+        .max_concurrent_streams(STREAMS)
+        .add_service(PubFaultServer::new(service.clone()).max_decoding_message_size(MESSAGE))
+        .add_service(RecoverServer::new(service).max_decoding_message_size(MESSAGE))
+        .serve_with_incoming(incoming);
+    if let Err(error) = served.await {
+        eprintln!("the stand-in ClusterD no longer serves: {error}");
+    }
+}
+
+/// The next connection that is served.
+async fn accept(listener: &TcpListener, shared: &Arc<Shared>) -> Connection {
+    loop {
+        let Ok((stream, peer)) = listener.accept().await else { continue };
+        match shared.behaviour() {
+            Behaviour::Reset => {
+                let _ = stream.set_zero_linger();
+            }
+            Behaviour::HalfOpen => {
+                let shared = Arc::clone(shared);
+                tokio::spawn(async move {
+                    let mut behaviour = shared.behaviour.subscribe();
+                    let _ = behaviour.wait_for(|behaviour| *behaviour != Behaviour::HalfOpen).await;
+                    drop(stream);
+                });
+            }
+            _ => {
+                if let Some(connection) = shared.connections.accept(stream, peer) {
+                    return connection;
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Service(Arc<Shared>);
+
+#[tonic::async_trait]
+impl PubFault for Service {
+    async fn send_public_fault(
+        &self,
+        request: Request<proto::PublicFaultRequest>,
+    ) -> Result<Response<proto::RespStatus>, Status> {
+        let peer = request.extensions().get::<SocketAddr>().copied();
+        self.0.public_fault(request.get_ref(), peer).await.map(Response::new)
+    }
+}
+
+#[tonic::async_trait]
+impl Recover for Service {
+    async fn report_process_fault(
+        &self,
+        request: Request<proto::ProcessFaultRequest>,
+    ) -> Result<Response<proto::Status>, Status> {
+        self.0.admit()?;
+        match self.0.behaviour() {
+            Behaviour::Hang | Behaviour::HalfOpen => return Err(self.0.hang().await),
+            Behaviour::Unavailable => return Err(Status::unavailable("not now")),
+            Behaviour::Code(code) => {
+                return Ok(Response::new(proto::Status { code, info: "something else".to_owned() }));
+            }
+            _ => {}
+        }
+        let proto::ProcessFaultRequest { job_id, fault_ranks } = request.into_inner();
+        let ranks = fault_ranks.into_iter().map(|rank| (rank.rank_id, rank.fault_type)).collect();
+        let (code, info) = self.0.core().report_process_fault(&job_id, ranks);
+        Ok(Response::new(proto::Status { code, info }))
+    }
+}
