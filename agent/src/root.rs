@@ -132,6 +132,11 @@ impl Entry {
         &self.resolved
     }
 
+    /// A path to it for calls that take no open file, as long as this lives.
+    pub(crate) fn own_path(&self) -> PathBuf {
+        own_link(&self.file)
+    }
+
     /// Opens a regular file for reading.
     pub fn open(&self) -> Look<File> {
         if !self.metadata.is_file() {

@@ -4,18 +4,19 @@
 //! them), `ascend-common/cdi/devnode.go` and `ascend-device-plugin/pkg/common/common.go` (they are left out in
 //! silence, and the loss surfaces inside the training process).
 
+use std::ffi::OsString;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 
 use super::product::{Demand, Product};
 use super::{driver, unseen};
 use crate::reason::Reason;
 use crate::report::Finding;
-use crate::root::{HostRoot, LookError};
+use crate::root::HostRoot;
 
 const REINSTALL: &str = "is the driver loaded? Load it, or reinstall it if `npu-smi info` fails too";
 
 /// The manager's device node, without which no NPU container is created.
-pub(super) fn manager(root: &HostRoot, product: &Product) -> Finding {
+pub(crate) fn manager(root: &HostRoot, product: &Product) -> Finding {
     const USUAL: &[&str] = &["/dev/davinci_manager"];
     let places = product.family.map_or(USUAL, |family| family.profile().managers);
     let mut first = None;
@@ -33,12 +34,12 @@ pub(super) fn manager(root: &HostRoot, product: &Product) -> Finding {
 }
 
 /// `/dev/hisi_hdc`.
-pub(super) fn hdc(root: &HostRoot, product: &Product) -> Finding {
+pub(crate) fn hdc(root: &HostRoot, product: &Product) -> Finding {
     shared(root, "/dev/hisi_hdc", product, product.demands(|profile| profile.hdc))
 }
 
 /// `/dev/devmm_svm`.
-pub(super) fn svm(root: &HostRoot, product: &Product) -> Finding {
+pub(crate) fn svm(root: &HostRoot, product: &Product) -> Finding {
     shared(root, "/dev/devmm_svm", product, product.demands(|profile| profile.svm))
 }
 
@@ -79,16 +80,23 @@ pub(super) fn npus(root: &HostRoot, expected: Option<u32>) -> Finding {
         Ok(names) => names,
         Err(error) => return unseen(root, DEV, &error, Reason::DevicesMissing, REINSTALL),
     };
-    let mut numbers: Vec<u32> = names.iter().filter_map(|name| npu_number(name.to_str()?)).collect();
-    numbers.sort_unstable();
+    let numbers = npu_numbers(&names);
     let majors = driver::majors(root).ok();
-    for number in &numbers {
-        let path = format!("/dev/davinci{number}");
-        if let Some(fault) = npu_fault(root, &path, majors.as_deref()) {
-            return fault;
+    for &number in &numbers {
+        let finding = npu(root, number, majors.as_deref());
+        // One that went away between the listing and now: the count will tell, next time.
+        if !matches!(finding.reason, Reason::Present | Reason::DeviceMissing) {
+            return finding;
         }
     }
     count(&numbers, names.is_empty(), expected)
+}
+
+/// The N of all `davinciN` among the names in `/dev`, sorted.
+pub(crate) fn npu_numbers(names: &[OsString]) -> Vec<u32> {
+    let mut numbers: Vec<u32> = names.iter().filter_map(|name| npu_number(name.to_str()?)).collect();
+    numbers.sort_unstable();
+    numbers
 }
 
 fn npu_number(name: &str) -> Option<u32> {
@@ -96,30 +104,22 @@ fn npu_number(name: &str) -> Option<u32> {
     digits.bytes().all(|c| c.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-fn npu_fault(root: &HostRoot, path: &str, majors: Option<&[u32]>) -> Option<Finding> {
-    let finding = match root.follow(path) {
-        // It went away between the listing and now: the count will tell, next time.
-        Err(LookError::Missing) => return None,
-        Ok(entry) if entry.metadata().file_type().is_char_device() => {
-            let major = nix::sys::stat::major(entry.metadata().rdev());
-            match majors {
-                Some(majors)
-                    if !majors.is_empty() && !majors.iter().any(|&known| u64::from(known) == major) =>
-                {
-                    Finding::at(
-                        path,
-                        Reason::DeviceNodeStale,
-                        format!(
-                            "{path} has major {major}, which no loaded Ascend driver owns (left from an earlier load); reload the driver"
-                        ),
-                    )
-                }
-                _ => return None,
-            }
+/// The device node of one NPU; `majors` are those of the driver, as far as they are known.
+pub(crate) fn npu(root: &HostRoot, number: u32, majors: Option<&[u32]>) -> Finding {
+    let path = format!("/dev/davinci{number}");
+    let major = root.follow(&path).ok().filter(|entry| entry.metadata().file_type().is_char_device());
+    let major = major.map(|entry| nix::sys::stat::major(entry.metadata().rdev()));
+    match (major, majors) {
+        (Some(major), Some(majors))
+            if !majors.is_empty() && !majors.iter().any(|&known| u64::from(known) == major) =>
+        {
+            let message = format!(
+                "{path} has major {major}, which no loaded Ascend driver owns (left from an earlier load); reload the driver"
+            );
+            Finding::at(path, Reason::DeviceNodeStale, message)
         }
-        _ => device(root, path),
-    };
-    Some(finding)
+        _ => device(root, &path),
+    }
 }
 
 fn count(numbers: &[u32], nothing_there: bool, expected: Option<u32>) -> Finding {

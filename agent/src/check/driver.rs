@@ -33,7 +33,7 @@ pub(super) fn path(root: &HostRoot, config: &Config) -> String {
 }
 
 /// Whether the driver is loaded: the cheapest proof that MindCluster itself relies on.
-pub(super) fn loaded(root: &HostRoot) -> Finding {
+pub(crate) fn loaded(root: &HostRoot) -> Finding {
     let majors = match majors(root) {
         Ok(majors) => majors,
         Err(MajorsError::Look(error)) => {
@@ -56,13 +56,13 @@ pub(super) fn loaded(root: &HostRoot) -> Finding {
 }
 
 /// Why the majors aren't known.
-pub(super) enum MajorsError {
+pub(crate) enum MajorsError {
     Look(LookError),
     Content,
 }
 
 /// The majors that the driver has registered.
-pub(super) fn majors(root: &HostRoot) -> Result<Vec<u32>, MajorsError> {
+pub(crate) fn majors(root: &HostRoot) -> Result<Vec<u32>, MajorsError> {
     let content = root.read(PROC_DEVICES, LARGEST).map_err(MajorsError::Look)?;
     let devices = procfs::Devices::from_read(&content[..]).map_err(|_| MajorsError::Content)?;
     let ours = devices.char_devices.into_iter().filter(|device| CDEVS.contains(&device.name.as_str()));

@@ -5,8 +5,8 @@
 
 mod clock;
 mod clusterd;
-mod devices;
-mod driver;
+pub(crate) mod devices;
+pub(crate) mod driver;
 mod libraries;
 mod mounts;
 mod port_owners;

@@ -4,12 +4,14 @@
 //! only make the next comparison of what is with what is shown come later.
 
 mod api;
+mod config_map;
 mod event;
 mod follow;
 mod view;
 mod write;
 
 pub use self::api::{ApiError, ApiServer};
+pub(crate) use self::config_map::{Texts, follow_config_map};
 pub(crate) use self::event::{About, Events, Outgoing, Recorder};
 pub use self::follow::Timing;
 pub(crate) use self::follow::{Change, Follow, follow};

@@ -3,12 +3,17 @@
 //! Each source is a task of its own. It may end, and is then started anew; what it said before stands until it says
 //! otherwise.
 
+mod device_plugin;
+mod devices;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use swansong_fault::Seen;
 use tokio::sync::mpsc;
 
+pub use self::device_plugin::DevicePluginWatch;
+pub use self::devices::DeviceNodes;
 pub use crate::run::{Ended, Progress};
 
 /// Where sources tell what they see, each under its [`Source::NAME`]. Sending waits while nobody takes it: a source

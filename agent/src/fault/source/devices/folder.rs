@@ -1,0 +1,166 @@
+//! Hears that something changed in the host's `/dev`.
+//!
+//! The folder is watched, not the files: a watch on a file ends with it, and sees nothing of what comes in its place. The
+//! watch is set anew before every look, so that a folder which was exchanged is watched too, and nothing falls between.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::Arc;
+
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
+use tokio::io::unix::AsyncFd;
+
+use crate::root::Entry;
+
+/// An inotify instance.
+#[derive(Debug)]
+pub(super) struct Ear {
+    instance: Arc<Inotify>,
+    events: AsyncFd<Descriptor>,
+}
+
+/// Sets the watch of an [`Ear`].
+#[derive(Debug)]
+pub(super) struct Watch {
+    instance: Arc<Inotify>,
+    set: Option<WatchDescriptor>,
+}
+
+/// What tokio waits for.
+#[derive(Debug)]
+struct Descriptor(Arc<Inotify>);
+
+impl AsRawFd for Descriptor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+impl Ear {
+    /// Hears nothing yet.
+    pub(super) fn new() -> io::Result<Self> {
+        let instance = Arc::new(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?);
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe, since it can't know that the descriptor stays ours; it does"
+        )]
+        let events = AsyncFd::new(Descriptor(Arc::clone(&instance)))?;
+        Ok(Self { instance, events })
+    }
+
+    /// What sets its watch.
+    pub(super) fn watch(&self) -> Watch {
+        Watch { instance: Arc::clone(&self.instance), set: None }
+    }
+
+    /// Waits for something that concerns us, and takes all that has come by then.
+    pub(super) async fn hear(&self) -> io::Result<()> {
+        loop {
+            if self
+                .events
+                .readable()
+                .await?
+                .try_io(|events| take(&events.get_ref().0))
+                .unwrap_or(Ok(false))?
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes what has come meanwhile.
+    pub(super) fn drain(&self) {
+        while take(&self.instance).is_ok() {}
+    }
+}
+
+fn take(instance: &Inotify) -> io::Result<bool> {
+    Ok(instance.read_events()?.iter().any(concerns))
+}
+
+impl Watch {
+    /// Watches the folder, which is the one before unless it was exchanged.
+    pub(super) fn set(&mut self, folder: &Entry) -> io::Result<()> {
+        let flags = AddWatchFlags::IN_CREATE
+            | AddWatchFlags::IN_DELETE
+            | AddWatchFlags::IN_MOVED_FROM
+            | AddWatchFlags::IN_MOVED_TO
+            | AddWatchFlags::IN_DELETE_SELF
+            | AddWatchFlags::IN_MOVE_SELF
+            | AddWatchFlags::IN_ONLYDIR;
+        let set = self.instance.add_watch(&folder.own_path(), flags)?;
+        if let Some(before) = self.set.replace(set).filter(|before| *before != set) {
+            // It fails if the folder has gone, and its watch with it.
+            let _ = self.instance.rm_watch(before);
+        }
+        Ok(())
+    }
+}
+
+/// Whether something is to be looked at: one of the driver's devices came or went, or nobody knows what did.
+fn concerns(event: &InotifyEvent) -> bool {
+    let lost = AddWatchFlags::IN_Q_OVERFLOW
+        | AddWatchFlags::IN_IGNORED
+        | AddWatchFlags::IN_UNMOUNT
+        | AddWatchFlags::IN_DELETE_SELF
+        | AddWatchFlags::IN_MOVE_SELF;
+    event.mask.intersects(lost) || event.name.as_deref().is_some_and(is_ours)
+}
+
+/// Names of the driver's devices; a host's `/dev` has many others that come and go.
+fn is_ours(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.starts_with(b"davinci") || [b"hisi_hdc".as_slice(), b"devmm_svm", b"null"].contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::HostRoot;
+
+    fn event(mask: AddWatchFlags, name: Option<&str>) -> InotifyEvent {
+        let instance = Inotify::init(InitFlags::IN_CLOEXEC).expect("inotify");
+        let folder = tempfile::tempdir().expect("a folder");
+        let wd = instance.add_watch(folder.path(), AddWatchFlags::IN_CREATE).expect("watched");
+        InotifyEvent { wd, mask, cookie: 0, name: name.map(Into::into) }
+    }
+
+    #[test]
+    fn what_is_looked_at() {
+        for (mask, name, expected) in [
+            (AddWatchFlags::IN_DELETE, Some("davinci3"), true),
+            (AddWatchFlags::IN_CREATE, Some("davinci_manager"), true),
+            (AddWatchFlags::IN_MOVED_FROM, Some("hisi_hdc"), true),
+            (AddWatchFlags::IN_CREATE, Some("sda1"), false),
+            (AddWatchFlags::IN_Q_OVERFLOW, None, true),
+            (AddWatchFlags::IN_IGNORED, None, true),
+            (AddWatchFlags::IN_UNMOUNT, None, true),
+            (AddWatchFlags::IN_MOVE_SELF, None, true),
+        ] {
+            assert_eq!(concerns(&event(mask, name)), expected, "{mask:?} {name:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn b56_a_folder_that_is_exchanged_is_watched_again() {
+        let host = tempfile::tempdir().expect("a folder");
+        let dev = host.path().join("dev");
+        std::fs::create_dir(&dev).expect("made");
+        let root = HostRoot::open(host.path()).expect("a root");
+        let ear = Ear::new().expect("inotify");
+        let mut watch = ear.watch();
+        let folder = || root.follow("/dev").expect("there");
+        watch.set(&folder()).expect("watched");
+        watch.set(&folder()).expect("watched twice is watched once");
+        std::fs::rename(&dev, host.path().join("old")).expect("renamed");
+        ear.hear().await.expect("heard that it moved");
+        std::fs::create_dir(&dev).expect("made");
+        watch.set(&folder()).expect("watched");
+        ear.drain();
+        // Of the old one nothing is heard any more.
+        std::fs::write(host.path().join("old/davinci1"), "").expect("made");
+        std::fs::write(dev.join("davinci2"), "").expect("made");
+        ear.hear().await.expect("heard of the new one");
+    }
+}

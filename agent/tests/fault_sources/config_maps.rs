@@ -1,0 +1,97 @@
+//! What the device plugin and the cluster publish, followed over HTTP.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use swansong_agent::config::FaultSettings;
+use swansong_agent::fault::source::{DevicePluginWatch, Progress, Source};
+use swansong_agent::fault::{Clock, LevelWatch};
+use swansong_fault::device_plugin::{Carried, Publishes, check_code};
+use swansong_fault::{Code, Level, Origin, Subject};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use crate::api::Fake;
+
+const NAME: &str = "mindx-dl-deviceinfo-n";
+
+/// Waits until what is watched is as wanted.
+async fn until<T: Clone>(watch: &mut watch::Receiver<T>, what: &str, holds: impl FnMut(&T) -> bool) -> T {
+    let found = timeout(Duration::from_mins(1), watch.wait_for(holds)).await;
+    found.unwrap_or_else(|_| panic!("{what}: never")).expect("open").clone()
+}
+
+/// What the device plugin writes when NPU 3 has a fault, or none.
+fn published(ill: bool, update_time: i64) -> Value {
+    let faults = json!([{"fault_type": "CardUnhealthy", "npu_name": "Ascend910-3", "fault_level": "RestartBusiness",
+        "fault_code": "80E01801"}]);
+    let faults = if ill { faults.to_string() } else { "[]".to_owned() };
+    let list = BTreeMap::from([("huawei.com/Ascend910-Fault".to_owned(), faults)]);
+    let check_code = check_code(&list, update_time);
+    let info =
+        json!({"DeviceInfo": {"DeviceList": list, "UpdateTime": update_time}, "CheckCode": check_code});
+    json!({"DeviceInfoCfg": info.to_string(), "SwitchInfoCfg": "{}", "Description": "d"})
+}
+
+#[tokio::test]
+async fn what_the_device_plugin_publishes_is_followed() {
+    let fake = Fake::new();
+    fake.put("mindx-dl-deviceinfo-other", Some(published(true, 1)));
+    let (api, timing) = fake.serve().await;
+    let clock = Clock::start();
+    let source = Arc::new(DevicePluginWatch::new("n", api, timing, clock));
+    let (mut publishes, view) = (source.publishes(), source.view());
+    let (out, _seen) = mpsc::channel(1);
+    let task = tokio::spawn(source.run(out, Progress::unobserved(DevicePluginWatch::NAME)));
+    let carries = |npu| view.borrow().carries(Subject::Npu(npu), &Code::from(0x80E0_1801), clock.now());
+    until(&mut publishes, "missing", |now| *now == Publishes::Missing).await;
+    assert_eq!(carries(3), Carried::NotCarried);
+    fake.put(NAME, Some(published(true, 1)));
+    until(&mut publishes, "fresh", |now| *now == Publishes::Fresh).await;
+    assert_eq!(carries(3), Carried::Carried { level: Some(Level::RestartBusiness), since: None });
+    assert_eq!(carries(2), Carried::NotCarried);
+    let mut changed = view.clone();
+    fake.put(NAME, Some(published(false, 2)));
+    until(&mut changed, "recovered", |view| view.view().is_some_and(|view| view.faults.is_empty())).await;
+    assert_eq!(carries(3), Carried::NotCarried);
+    let mut broken = published(false, 3);
+    broken["DeviceInfoCfg"] = json!(broken["DeviceInfoCfg"].as_str().expect("a text").replace(":3", ":4"));
+    fake.put(NAME, Some(broken));
+    until(&mut publishes, "invalid", |now| matches!(now, Publishes::Invalid(_))).await;
+    fake.put(NAME, None);
+    until(&mut publishes, "missing", |now| *now == Publishes::Missing).await;
+    task.abort();
+}
+
+#[tokio::test]
+async fn the_classification_of_the_cluster_is_followed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("faultCode.json");
+    std::fs::write(&file, r#"{"SubHealthFaultCodes": ["80E01801"]}"#).expect("written");
+    let settings = FaultSettings { classification_file: Some(file), ..FaultSettings::default() };
+    let fake = Fake::new();
+    let (api, timing) = fake.serve().await;
+    let watch = Arc::new(LevelWatch::new(&settings));
+    let mut levels = watch.levels();
+    let task = tokio::spawn(watch.run(api, timing, Progress::unobserved("levels")));
+    let of_file =
+        until(&mut levels, "the file", |levels| levels.origin == Origin::File && levels.asked_the_cluster)
+            .await;
+    let code = Code::from(0x80E0_1801);
+    assert_eq!(of_file.classifier.level(&code, None).0, Level::SubHealthFault);
+    let text = r#"{"SeparateNPUCodes": ["80E01801"]}"#;
+    fake.put("mindx-dl-fault-config", Some(json!({"faultCode.json": text})));
+    let of_cluster = until(&mut levels, "the cluster", |levels| levels.origin == Origin::ConfigMap).await;
+    assert_eq!(of_cluster.classifier.level(&code, None).0, Level::SeparateNPU);
+    fake.put("mindx-dl-fault-config", Some(json!({"faultCode.json": "{"})));
+    let broken = until(&mut levels, "a problem", |levels| !levels.problems.is_empty()).await;
+    assert_eq!(
+        (broken.origin, broken.classifier.clone()),
+        (Origin::ConfigMap, of_cluster.classifier.clone())
+    );
+    fake.put("mindx-dl-fault-config", None);
+    until(&mut levels, "the file", |levels| levels.origin == Origin::File).await;
+    task.abort();
+}
