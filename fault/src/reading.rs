@@ -139,12 +139,24 @@ pub(crate) fn excerpt(text: &str) -> String {
     text.chars().take(LONGEST_EXCERPT).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+/// What a parser says, without the whole of a text that it repeats.
+pub(crate) fn problem(error: &serde_json::Error) -> String {
+    const LONGEST: usize = 200;
+    let text = error.to_string();
+    let mut short: String =
+        text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
 /// The members of a JSON object; of a key that is there twice, the last value, as Go reads it.
 pub(crate) fn object(text: &str) -> Result<Map<String, Value>, Broken> {
     if text.len() > LARGEST {
         return Err(Broken::TooLarge(text.len()));
     }
-    serde_json::from_str(text).map_err(|error| Broken::NotAnObject(error.to_string()))
+    serde_json::from_str(text).map_err(|error| Broken::NotAnObject(problem(&error)))
 }
 
 /// The codes of a list, with those that aren't codes told. MindCluster reads texts only, and leaves out what it can't

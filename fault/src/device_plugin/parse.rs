@@ -60,7 +60,7 @@ pub(super) fn read(data: Data<'_>) -> Result<View, Invalid> {
         return Err(Invalid::TooLarge(text.len()));
     }
     let DeviceInfoCfg { device_info, check_code: stated } =
-        serde_json::from_str(text).map_err(|error| Invalid::NotUnderstood(error.to_string()))?;
+        serde_json::from_str(text).map_err(|error| Invalid::NotUnderstood(reading::problem(&error)))?;
     let DeviceInfo { device_list, update_time } = device_info;
     let computed = check_code(&device_list, update_time);
     if *stated != *computed {
@@ -101,7 +101,8 @@ fn faults(text: &str) -> Result<Vec<Faulty>, String> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
-    let elements: Option<Vec<Element<'_>>> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let elements: Option<Vec<Element<'_>>> =
+        serde_json::from_str(text).map_err(|error| reading::problem(&error))?;
     let faulty = |element: Element<'_>| {
         Some(Faulty {
             npu: physical_id(&element.npu_name)?,

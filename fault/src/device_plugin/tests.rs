@@ -91,6 +91,8 @@ fn what_is_invalid() {
     assert!(matches!(read(&" ".repeat(2 << 20)), Err(Invalid::TooLarge(_))));
     let long = json!({"DeviceInfo": {"DeviceList": {}, "UpdateTime": 1}, "CheckCode": "x\n".repeat(1000)});
     assert!(read(&long.to_string()).expect_err("wrong").to_string().len() < 300);
+    let long = json!("x".repeat(1 << 19)).to_string();
+    assert!(read(&long).expect_err("no object").to_string().len() < 400);
     let faults = published(&[("huawei.com/npu-Fault", "[{]")], 1);
     let error = read(&faults).expect_err("no list").to_string();
     assert!(error.contains("`huawei.com/npu-Fault`"), "{error}");

@@ -6,6 +6,7 @@
 #![expect(clippy::missing_panics_doc, reason = "a panic is how a law says that it is broken")]
 
 mod certificates;
+mod faults;
 mod injection;
 
 use std::str;
@@ -20,15 +21,18 @@ use swansong_webhook::review::{self, Verdict};
 use swansong_webhook::strategy::Strategies;
 
 pub use self::certificates::pem;
+pub use self::faults::{device_info, fault_code};
 pub use self::injection::inject;
 
 /// A law: takes any bytes, and panics when they break it.
 pub type Law = fn(&[u8]);
 
 /// All laws, by the names of their fuzz targets and folders of seeds.
-pub const LAWS: [(&str, Law); 7] = [
+pub const LAWS: [(&str, Law); 9] = [
     ("agent_config", agent_config),
     ("config", config),
+    ("device_info", device_info),
+    ("fault_code", fault_code),
     ("inject", inject),
     ("pem", pem),
     ("preload", preload),
