@@ -1,0 +1,359 @@
+//! libdcmi.so, safe to call.
+
+use std::ffi::{c_int, c_uint};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use serde::{Deserialize, Serialize};
+
+use crate::ffi::{Call, CallError, Functions};
+use crate::queue::Events;
+
+/// What `dcmi_get_device_health` says of a device that isn't there or hasn't started.
+const ABSENT: c_uint = u32::MAX;
+
+/// `NPU_TYPE` of `enum dcmi_unit_type`; a card has an MCU and a CPU besides.
+const NPU: c_uint = 0;
+
+/// A card has one to four devices.
+const DEVICES_OF_A_CARD: c_int = 16;
+
+/// The generation of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Api {
+    /// `dcmi_*`: devices are counted by card.
+    V1,
+    /// `dcmiv2_*`: devices have one number, which is the logic id.
+    V2,
+}
+
+/// What the library calls a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Address {
+    /// The card; with [`Api::V2`] the logic id.
+    pub card: i32,
+    /// The device in the card; with [`Api::V2`] 0.
+    pub device: i32,
+}
+
+/// A device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// What the library calls it.
+    #[serde(flatten)]
+    pub address: Address,
+    /// What events call it.
+    pub logic: u32,
+    /// What everybody else calls it: the N of `/dev/davinciN`.
+    pub physical: u32,
+}
+
+/// What devices there are.
+#[derive(Debug, Default)]
+pub struct Listed {
+    /// Those that are known by all their names.
+    pub devices: Vec<Device>,
+    /// What is there and can't be named, and why.
+    pub unnamed: Vec<String>,
+}
+
+/// How a device says it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// 0.
+    Normal,
+    /// 1 minor, 2 major, 3 critical, or a number that isn't documented.
+    Ill(u32),
+    /// Not there, or not started.
+    Absent,
+}
+
+/// libdcmi.so can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The loader refuses it.
+    #[error(
+        "{path} can't be loaded: {problem}; are the driver's folders in LD_LIBRARY_PATH, and is it for this machine?"
+    )]
+    Load {
+        /// The library.
+        path: PathBuf,
+        /// What the loader says.
+        problem: String,
+    },
+}
+
+/// No generation of the API starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InitError {
+    /// What `dcmi_init` says.
+    pub v1: CallError,
+    /// What `dcmiv2_init` says.
+    pub v2: CallError,
+}
+
+impl std::error::Error for InitError {}
+
+impl fmt::Display for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the driver can't be talked to: ")?;
+        match (self.v1, self.v2) {
+            (CallError::Missing(v1), CallError::Missing(v2)) => {
+                write!(f, "libdcmi.so has neither {v1} nor {v2}; upgrade the driver")
+            }
+            // A driver has one generation. That it lacks the other is no advice.
+            (one, CallError::Missing(_)) | (CallError::Missing(_), one) => one.fmt(f),
+            (v1, v2) => write!(f, "{v1}; {v2}"),
+        }
+    }
+}
+
+/// No events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SubscribeError {
+    /// The library refuses.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The vendor allows one subscription in the life of a process.
+    #[error("this process has subscribed already, which it can do once; start another")]
+    Already,
+}
+
+static SUBSCRIBED: AtomicBool = AtomicBool::new(false);
+
+/// The loaded library.
+#[derive(Debug)]
+pub struct Library {
+    functions: Functions,
+    path: PathBuf,
+}
+
+impl Library {
+    /// Loads it. It stays loaded until the process ends.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let functions = Functions::open(path)
+            .map_err(|error| OpenError::Load { path: path.to_owned(), problem: whole(&error) })?;
+        Ok(Self { functions, path: path.to_owned() })
+    }
+
+    /// Starts the first generation of the API that will, v1 before v2 as MindCluster does.
+    pub fn init(&self) -> Result<Dcmi<'_>, InitError> {
+        let Err(v1) = self.functions.v1.init() else { return Ok(Dcmi { library: self, api: Api::V1 }) };
+        let Err(v2) = self.functions.v2.init() else { return Ok(Dcmi { library: self, api: Api::V2 }) };
+        Err(InitError { v1, v2 })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// The library, ready to be asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Dcmi<'l> {
+    library: &'l Library,
+    api: Api,
+}
+
+impl Dcmi<'_> {
+    /// The generation of the API that is spoken.
+    pub const fn api(&self) -> Api {
+        self.api
+    }
+
+    const fn functions(&self) -> &Functions {
+        &self.library.functions
+    }
+
+    /// The NPUs of this node.
+    pub fn devices(&self) -> Result<Listed, CallError> {
+        let mut unnamed = Vec::new();
+        let found = match self.api {
+            Api::V1 => self.by_card(&mut unnamed)?,
+            Api::V2 => self.by_device()?,
+        };
+        let physical: Vec<_> = found.iter().map(|(_, logic)| self.physical_id(*logic)).collect();
+        Ok(Listed { devices: name(&found, &physical, &mut unnamed), unnamed })
+    }
+
+    fn by_card(&self, unnamed: &mut Vec<String>) -> Call<Vec<(Address, u32)>> {
+        let v1 = &self.functions().v1;
+        let mut found = Vec::new();
+        for card in v1.cards()? {
+            let count = match v1.devices_of(card) {
+                Ok(count) => count.clamp(0, DEVICES_OF_A_CARD),
+                Err(error) => {
+                    unnamed.push(format!("card {card}: {error}"));
+                    continue;
+                }
+            };
+            for device in 0..count {
+                if v1.kind(card, device).is_ok_and(|kind| kind != NPU) {
+                    continue;
+                }
+                match v1.logic_id(card, device) {
+                    Ok(logic) if logic >= 0 => found.push((Address { card, device }, logic.unsigned_abs())),
+                    Ok(logic) => {
+                        unnamed.push(format!("card {card} device {device} has the logic id {logic}"));
+                    }
+                    Err(error) => unnamed.push(format!("card {card} device {device}: {error}")),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn by_device(&self) -> Call<Vec<(Address, u32)>> {
+        let v2 = &self.functions().v2;
+        let devices = v2.devices()?.into_iter();
+        // A hole in the list is -1.
+        let npus = devices.filter(|device| *device >= 0 && v2.kind(*device).unwrap_or(NPU) == NPU);
+        Ok(npus.map(|card| (Address { card, device: 0 }, card.unsigned_abs())).collect())
+    }
+
+    fn physical_id(&self, logic: u32) -> Call<u32> {
+        match self.api {
+            Api::V1 => self.functions().v1.physical_id(logic),
+            Api::V2 => self.functions().v2.physical_id(logic),
+        }
+    }
+
+    /// How a device says it is.
+    pub fn health(&self, address: Address) -> Result<Health, CallError> {
+        let health = match self.api {
+            Api::V1 => self.functions().v1.health(address.card, address.device),
+            Api::V2 => self.functions().v2.health(address.card),
+        }?;
+        Ok(match health {
+            0 => Health::Normal,
+            ABSENT => Health::Absent,
+            ill => Health::Ill(ill),
+        })
+    }
+
+    /// The faults that stand at a device, without zeros and repetitions.
+    pub fn error_codes(&self, address: Address) -> Result<Vec<u32>, CallError> {
+        let mut codes = match self.api {
+            Api::V1 => self.functions().v1.error_codes(address.card, address.device),
+            Api::V2 => self.functions().v2.error_codes(address.card),
+        }?;
+        codes.retain(|code| *code != 0);
+        codes.sort_unstable();
+        codes.dedup();
+        Ok(codes)
+    }
+
+    /// The version of the API, if it tells one.
+    pub fn dcmi_version(&self) -> Option<String> {
+        let version = match self.api {
+            Api::V1 => self.functions().v1.dcmi_version(),
+            Api::V2 => self.functions().v2.dcmi_version(),
+        };
+        version.ok().flatten()
+    }
+
+    /// The version of the driver, if it tells one.
+    pub fn driver_version(&self) -> Option<String> {
+        match self.api {
+            Api::V1 => self.functions().v1.driver_version().ok().flatten(),
+            Api::V2 => None,
+        }
+    }
+
+    /// Has every event of every device put into `events` from now on. One that fails may be tried again; one that
+    /// doesn't is the last of this process.
+    pub fn subscribe(&self, _events: &Events) -> Result<(), SubscribeError> {
+        if SUBSCRIBED.swap(true, SeqCst) {
+            return Err(SubscribeError::Already);
+        }
+        let subscribed = match self.api {
+            Api::V1 => self.functions().v1.subscribe(),
+            Api::V2 => self.functions().v2.subscribe(),
+        };
+        if subscribed.is_err() {
+            SUBSCRIBED.store(false, SeqCst);
+        }
+        Ok(subscribed?)
+    }
+}
+
+/// Gives devices their physical ids.
+///
+/// A device whose physical id isn't told gets its logic id, but only where they are the same for all that are told and
+/// nobody else has it: an isolated device in the middle shifts logic ids, and a wrong name would end another's job.
+fn name(found: &[(Address, u32)], physical: &[Call<u32>], unnamed: &mut Vec<String>) -> Vec<Device> {
+    let told =
+        || found.iter().zip(physical).filter_map(|((_, logic), id)| Some((*logic, *id.as_ref().ok()?)));
+    let same = told().all(|(logic, physical)| logic == physical);
+    let mut devices: Vec<Device> = Vec::new();
+    for (&(address, logic), id) in found.iter().zip(physical) {
+        let free = |id: u32| !told().any(|(_, other)| other == id);
+        let physical = match id {
+            Ok(id) => *id,
+            Err(_) if same && free(logic) => logic,
+            Err(error) => {
+                unnamed.push(format!("the device with logic id {logic} has no physical id: {error}"));
+                continue;
+            }
+        };
+        if let Some(other) = devices.iter().find(|other| other.physical == physical || other.logic == logic) {
+            unnamed.push(format!(
+                "the device with logic id {logic} and physical id {physical} has an id of that with {} and {}",
+                other.logic, other.physical
+            ));
+            continue;
+        }
+        devices.push(Device { address, logic, physical });
+    }
+    devices
+}
+
+/// An error with all its causes: libloading keeps the loader's own words in the last.
+fn whole(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::return_code::ReturnCode;
+
+    const fn at(card: i32) -> Address {
+        Address { card, device: 0 }
+    }
+
+    fn named(physical: &[Option<u32>]) -> (Vec<(u32, u32)>, usize) {
+        let failed = CallError::Failed { function: "f", code: ReturnCode::NotReady };
+        let physical: Vec<_> = physical.iter().map(|id| id.ok_or(failed)).collect();
+        let found: Vec<_> = (0..).take(physical.len()).map(|n: i32| (at(n), n.unsigned_abs())).collect();
+        let mut unnamed = Vec::new();
+        let devices = name(&found, &physical, &mut unnamed);
+        (devices.iter().map(|device| (device.logic, device.physical)).collect(), unnamed.len())
+    }
+
+    #[test]
+    fn physical_ids() {
+        for (told, devices, unnamed) in [
+            (&[Some(0), Some(1)][..], &[(0, 0), (1, 1)][..], 0),
+            (&[Some(4), Some(2)], &[(0, 4), (1, 2)], 0),
+            (&[None, None], &[(0, 0), (1, 1)], 0),
+            (&[Some(0), None, Some(2)], &[(0, 0), (1, 1), (2, 2)], 0),
+            // With one isolated, the rest is shifted; the one that isn't told can't be guessed.
+            (&[Some(0), Some(2), None], &[(0, 0), (1, 2)], 1),
+            (&[Some(1), None], &[(0, 1)], 1),
+            (&[Some(3), Some(3)], &[(0, 3)], 1),
+            (&[], &[], 0),
+        ] {
+            assert_eq!(named(told), (devices.to_vec(), unnamed), "{told:?}");
+        }
+    }
+}
