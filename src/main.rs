@@ -22,6 +22,9 @@ enum Command {
     Explain(commands::explain::Explain),
     Webhook(Box<commands::webhook::Webhook>),
     Agent(Box<commands::agent::Agent>),
+    /// Watch the devices through the driver's library, for the agent
+    #[command(hide = true)]
+    Dcmi(commands::dcmi::Dcmi),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Command::Explain(explain) => explain.run(),
         Command::Webhook(webhook) => webhook.run().map(|()| ExitCode::SUCCESS),
         Command::Agent(agent) => agent.run(),
+        Command::Dcmi(dcmi) => dcmi.run(),
     };
     match result {
         Ok(code) => code,

@@ -66,7 +66,7 @@ fn everything_that_v1_tells() {
 #[test]
 fn everything_that_v2_tells() {
     let standin = standin(&["V1"], |script| {
-        script.card(0, 3).physical(1, 9).codes(2, &[0xA230_1001]).health(0, -2);
+        script.card(0, 3).physical(1, 9).codes(2, &[0xA230_1001]).health(0, u32::MAX - 1);
     });
     let dcmi = standin.library.init().expect("starts");
     assert_eq!(dcmi.api(), Api::V2);
@@ -74,6 +74,8 @@ fn everything_that_v2_tells() {
     let names: Vec<_> = listed.devices.iter().map(|device| (device.logic, device.physical)).collect();
     assert_eq!(names, [(0, 0), (1, 9), (2, 2)]);
     assert_eq!(dcmi.health(at(0, 0)), Ok(Health::Ill(u32::MAX - 1)));
+    standin.script.health(0, u32::MAX);
+    wait(|| dcmi.health(at(0, 0)) == Ok(Health::Absent));
     assert_eq!(dcmi.error_codes(at(2, 0)), Ok(vec![0xA230_1001]));
     assert_eq!(dcmi.dcmi_version().as_deref(), Some("24.1.0"));
     assert_eq!(dcmi.driver_version(), None);

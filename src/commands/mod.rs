@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 mod client;
+pub(crate) mod dcmi;
 pub(crate) mod explain;
 mod files;
 pub(crate) mod inject;

@@ -3,6 +3,8 @@
 //! A library that isn't there, or is a folder, is mounted into containers in silence or not at all
 //! (`ascend-docker-runtime/cli/src/u_mount.c` skips what is missing), so it is looked at beforehand.
 
+use std::path::PathBuf;
+
 use super::product::{Demand, Product};
 use super::trust::{self, Trust};
 use super::unseen;
@@ -39,10 +41,7 @@ pub(super) fn driver(
             Err(finding) => return finding,
         }
     }
-    let places: Vec<&str> = {
-        let ours = config.driver.library_folders.iter().map(String::as_str);
-        folders.iter().map(String::as_str).chain(ELSEWHERE).chain(ours).collect()
-    };
+    let places = places(&folders, config);
     for library in &config.driver.libraries {
         if let Err(finding) = chosen(root, library, &places, config.driver.trust, machine) {
             return finding;
@@ -51,6 +50,39 @@ pub(super) fn driver(
     let message =
         format!("the driver's libraries, {looked_at} in number, are shared objects for {}", machine.name());
     Finding::at(&*folders[0], Reason::LibrariesSound, message)
+}
+
+/// Where a library of the driver is looked for, in this order.
+fn places<'a>(folders: &'a [String], config: &'a Config) -> Vec<&'a str> {
+    let ours = config.driver.library_folders.iter().map(String::as_str);
+    folders.iter().map(String::as_str).chain(ELSEWHERE).chain(ours).collect()
+}
+
+/// A library of the driver, and what its loader has to know. Paths are those of this process, without links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loadable {
+    /// The library.
+    pub library: PathBuf,
+    /// The driver's folders, for `LD_LIBRARY_PATH`.
+    pub folders: Vec<PathBuf>,
+}
+
+/// The library of the driver that MindCluster's components would load: found in the same order, by the same rule of
+/// trust, and a shared object for this machine.
+///
+/// # Errors
+///
+/// With what is wrong, and what to do.
+pub fn loadable(root: &HostRoot, config: &Config, library: &str) -> Result<Loadable, Finding> {
+    let driver = super::driver::path(root, config);
+    let folders = FOLDERS.map(|folder| format!("{driver}/{folder}"));
+    let here = |entry: &Entry| {
+        let resolved = entry.resolved();
+        root.at().join(resolved.strip_prefix("/").unwrap_or(resolved))
+    };
+    let chosen = chosen(root, library, &places(&folders, config), config.driver.trust, Machine::HERE)?;
+    let folders = folders.iter().filter_map(|folder| root.follow(folder).ok());
+    Ok(Loadable { library: here(&chosen), folders: folders.map(|folder| here(&folder)).collect() })
 }
 
 /// Every shared object directly in a folder; how many there are.
@@ -101,7 +133,7 @@ fn chosen(
     places: &[&str],
     trust: Trust,
     machine: Machine,
-) -> Result<(), Finding> {
+) -> Result<Entry, Finding> {
     let mut refused = None;
     for place in places {
         let path = format!("{place}/{library}");
@@ -112,7 +144,7 @@ fn chosen(
                 refused.get_or_insert_with(|| unseen(root, &path, &error, Reason::FileMissing, REINSTALL));
             }
             Ok(entry) => match trusted(root, &path, &entry, trust) {
-                Ok(()) => return sound(&path, &entry, machine, REINSTALL),
+                Ok(()) => return sound(&path, &entry, machine, REINSTALL).map(|()| entry),
                 Err(finding) => {
                     refused.get_or_insert(finding);
                 }

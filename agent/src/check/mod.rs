@@ -21,6 +21,7 @@ use serde::{Serialize, Serializer};
 
 pub use self::clock::Reference;
 pub use self::clusterd::{Dialled, dial};
+pub use self::libraries::{Loadable, loadable};
 pub use self::port_owners::PortOwners;
 pub use self::product::{Demand, Family, NoSuchFamily, Product, Profile, pci_ids};
 pub use self::surroundings::Surroundings;

@@ -1,6 +1,6 @@
 //! Where lines go.
 
-use std::io::Write;
+use std::io::{self, BufWriter, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use crate::ffi::exit_at_once;
 
 /// Whole lines, one after the other. Whoever doesn't read them lets the writer wait.
 pub(super) struct Output {
-    to: Mutex<Box<dyn Write + Send>>,
+    to: Mutex<BufWriter<Box<dyn Write + Send>>>,
     moves: AtomicU64,
     told: AtomicU64,
     counts: Mutex<Counts>,
@@ -18,22 +18,35 @@ pub(super) struct Output {
 impl Output {
     pub(super) fn new(to: impl Write + Send + 'static) -> Self {
         Self {
-            to: Mutex::new(Box::new(to)),
+            to: Mutex::new(BufWriter::new(Box::new(to))),
             moves: AtomicU64::new(0),
             told: AtomicU64::new(0),
             counts: Mutex::default(),
         }
     }
 
-    /// Without a reader there is nothing to watch for.
+    /// Writes a line now.
     pub(super) fn tell(&self, line: &Line) {
-        let written = serde_json::to_vec(line).map_err(Into::into).and_then(|mut text| {
-            text.push(b'\n');
-            let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
-            to.write_all(&text)?;
+        self.write(|to| {
+            put(to, line)?;
             to.flush()
         });
-        if written.is_err() {
+    }
+
+    /// Writes a line by the next [`Output::flush`].
+    pub(super) fn put(&self, line: &Line) {
+        self.write(|to| put(to, line));
+    }
+
+    /// Writes what was put.
+    pub(super) fn flush(&self) {
+        self.write(Write::flush);
+    }
+
+    /// Without a reader there is nothing to watch for.
+    fn write(&self, write: impl FnOnce(&mut BufWriter<Box<dyn Write + Send>>) -> io::Result<()>) {
+        let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
+        if write(&mut to).is_err() {
             exit_at_once(1);
         }
     }
@@ -56,4 +69,9 @@ impl Output {
             self.tell(&Line::Alive(counts));
         }
     }
+}
+
+fn put(to: &mut impl Write, line: &Line) -> io::Result<()> {
+    serde_json::to_writer(&mut *to, line)?;
+    to.write_all(b"\n")
 }

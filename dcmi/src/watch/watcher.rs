@@ -64,6 +64,7 @@ impl<'w> Watcher<'w> {
                 let Some(received) = self.events.waiting() else { break };
                 self.take(&received);
             }
+            self.output.flush();
             self.see_to_losses();
             if let Some(why) = self.silence() {
                 return why;
@@ -76,6 +77,7 @@ impl<'w> Watcher<'w> {
                     let patience = until.saturating_sub(self.now()).min(MOVES);
                     if let Some(received) = self.events.next(patience) {
                         self.take(&received);
+                        self.output.flush();
                     }
                 }
             }
@@ -203,7 +205,7 @@ impl<'w> Watcher<'w> {
     }
 
     fn see(&self, seen: Seen) {
-        self.output.tell(&Line::Seen(seen));
+        self.output.put(&Line::Seen(seen));
     }
 
     fn tell_state(&self) {

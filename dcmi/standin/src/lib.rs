@@ -21,13 +21,14 @@
 //! | `crash FUNCTION`, `crash none` | the function ends the process with a segmentation fault |
 //! | `crash` | the process ends so at once |
 //! | `claim FUNCTION COUNT` | `card-list` or `error-codes` say COUNT, whatever they write; 0 ends it |
-//! | `health LOGIC N` | the device's health; -1: 2 while codes stand, else 0; other negative numbers as they are |
+//! | `health LOGIC N` | the device's health, 4294967295 for absent; -1: 2 while codes stand, else 0 |
 //! | `codes LOGIC [CODE…]` | the codes that stand at the device |
 //! | `dcmi-version TEXT`, `driver-version TEXT` | the versions |
 //! | `event LOGIC CODE SEVERITY ASSERTION [NAME]` | an event; it changes what stands |
 //! | `flood COUNT PER-MINUTE CODE` | events all over the devices ([`flood_leaves`]); 0 per minute: at once |
 //! | `raw HEX` | an event of these bytes, then zeros |
 //! | `null` | the callback gets no event |
+//! | `print TEXT` | a line on stdout |
 //! | `end-thread` | the driver's thread tells nothing any more |
 //!
 //! FUNCTION is one of `init card-list device-num device-type logic-id physical-id health error-codes subscribe
@@ -149,8 +150,8 @@ impl Script {
         self.line(format_args!("codes {logic} {}", codes.join(" ")))
     }
 
-    /// The device's health.
-    pub fn health(&self, logic: u32, health: i32) -> &Self {
+    /// The device's health, whatever stands.
+    pub fn health(&self, logic: u32, health: u32) -> &Self {
         self.line(format_args!("health {logic} {health}"))
     }
 

@@ -96,7 +96,7 @@ static const char *const names[FUNCTIONS] = {
 struct device {
     int card, device, logic;
     unsigned int physical;
-    int health; /* -1: as the codes are */
+    long health; /* -1: as the codes are */
     int count;
     unsigned int codes[CODES];
 };
@@ -336,6 +336,11 @@ static void obey(char *line, int live)
     } else if (!strcmp(command, "null")) {
         if (live && handler && !thread_ended)
             handler(NULL);
+    } else if (!strcmp(command, "print")) {
+        if (live) {
+            puts(rest);
+            fflush(stdout);
+        }
     } else if (!strcmp(command, "end-thread")) {
         if (live)
             thread_ended = 1;
@@ -458,9 +463,9 @@ static int start(void)
     END
 }
 
-static int health_of(const struct device *device)
+static unsigned int health_of(const struct device *device)
 {
-    return device->health >= 0 || device->health < -1 ? device->health : device->count ? 2 : 0;
+    return device->health >= 0 ? device->health : device->count ? 2 : 0;
 }
 
 static void tell_codes(const struct device *device, int *count, unsigned int *codes)

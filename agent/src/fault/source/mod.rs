@@ -3,6 +3,8 @@
 //! Each source is a task of its own. It may end, and is then started anew; what it said before stands until it says
 //! otherwise.
 
+mod child;
+mod dcmi;
 mod device_plugin;
 mod devices;
 
@@ -12,6 +14,7 @@ use std::sync::Arc;
 use swansong_fault::Seen;
 use tokio::sync::mpsc;
 
+pub use self::dcmi::{Dcmi, Settings as DcmiSettings};
 pub use self::device_plugin::DevicePluginWatch;
 pub use self::devices::DeviceNodes;
 pub use crate::run::{Ended, Progress};
