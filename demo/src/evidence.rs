@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::api::{ListParams, LogParams};
 use kube::{Api, Client, ResourceExt};
+use swansong_clusterd::reset_config::name_for;
 use swansong_testcluster::{Error, eventually};
 
 use crate::operator::CONTAINER;
@@ -69,4 +70,11 @@ pub async fn service(client: &Client, namespace: &str, job: &str) -> Result<Serv
         list.items.into_iter().next().ok_or_else(|| "there is none".to_owned())
     })
     .await
+}
+
+/// The ConfigMap in which ClusterD notes a job's lost ranks.
+pub async fn reset_config(client: &Client, namespace: &str, job: &str) -> Result<ConfigMap, Error> {
+    let config_maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let name = name_for(job);
+    eventually(&format!("ConfigMap {name}"), PATIENCE, || config_maps.get(&name)).await
 }

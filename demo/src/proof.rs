@@ -1,8 +1,9 @@
 //! Whether every link of the chain holds, judged by what the API server stored and the containers
 //! told.
 
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::ResourceExt;
+use swansong_clusterd::reset_config::{State, state};
 use swansong_webhook::policy::{LIBMSPTI, LIBTASKD};
 use swansong_webhook::strategy::Strategies;
 
@@ -56,6 +57,18 @@ pub fn links(ranks: &[Rank], service: &Service) -> Vec<Link> {
         links.push(Link::new("every rank runs", Err(format!("seen: {numbers:?}"))));
     }
     links
+}
+
+/// The link without which ClusterD ends ranks and saves nothing.
+pub fn reset_config(config_map: &ConfigMap, job_uid: &str) -> Link {
+    let claim = format!("ConfigMap {} is there for ClusterD, and goes with the job", config_map.name_any());
+    let owned = config_map.owner_references().iter().any(|owner| owner.uid == job_uid);
+    let evidence = match state(config_map.data.as_ref()) {
+        State::Usable if owned => Ok("it can be used, and the job owns it".to_owned()),
+        State::Usable => Err("the job doesn't own it".to_owned()),
+        other => Err(format!("{other:?}")),
+    };
+    Link::new(claim, evidence)
 }
 
 /// The links that one process sees for itself.
@@ -212,6 +225,19 @@ mod tests {
             broken(&[deaf, one()], &service(&PORTS)),
             ["job-worker-0: reaches rank 0 on 9601 through the Service"]
         );
+    }
+
+    #[test]
+    fn a_config_map_counts_if_clusterd_can_use_it_and_the_job_owns_it() {
+        let holds = |data: &str, uid: &str| {
+            let owner = json!({ "apiVersion": "v1", "kind": "AscendJob", "name": "j", "uid": uid });
+            let found = json!({
+                "metadata": { "name": "reset-config-j", "ownerReferences": [owner] }, "data": { "reset.json": data },
+            });
+            reset_config(&serde_json::from_value(found).unwrap(), "u").holds()
+        };
+        assert!(holds("{}", "u"));
+        assert!(!holds("{}", "v") && !holds("", "u"));
     }
 
     #[test]

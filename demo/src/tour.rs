@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use kube::{Client, ResourceExt};
 use serde_json::Value;
-use swansong_demo::proof::{Link, links};
+use swansong_demo::proof::{Link, links, reset_config};
 use swansong_demo::{JOB, definitions, evidence, install, operator, training_image};
 use swansong_testcluster::{Cluster, Tier};
 use tokio::task::JoinSet;
@@ -98,7 +98,10 @@ impl Tour {
             screen.block(&rank.log);
             screen.line("");
         }
-        Ok(judge(screen, &links(&ranks, &service)))
+        let mut links = links(&ranks, &service);
+        let uid = after["metadata"]["uid"].as_str().unwrap_or_default();
+        links.push(reset_config(&evidence::reset_config(&client, NAMESPACE, &name).await?, uid));
+        Ok(judge(screen, &links))
     }
 }
 

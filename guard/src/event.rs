@@ -1,4 +1,5 @@
-//! Events on a job. Whichever replica tells it, an Event has the same name, so that it is there once.
+//! Events on a job. Whichever replica tells it, an Event has the same name, so that it is there once, and none is ever
+//! changed: what is told again after a while is an Event of its own, whose count says how often it was told.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -7,7 +8,6 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::metadata::ObjectMeta;
-use serde_json::json;
 
 use crate::agenda::Key;
 use crate::api::{Api, Failure};
@@ -30,9 +30,9 @@ pub(crate) struct Telling<'a> {
 
 impl Telling<'_> {
     /// Short whatever the job's name is, and the same in each replica of a release.
-    fn name(&self) -> String {
+    fn name(&self, before: i32) -> String {
         let mut hasher = DefaultHasher::new();
-        (self.about, self.uid, self.reason, self.message).hash(&mut hasher);
+        (self.about, self.uid, self.reason, self.message, before).hash(&mut hasher);
         format!("reset-config.{:016x}", hasher.finish())
     }
 
@@ -41,10 +41,10 @@ impl Telling<'_> {
         &self.message[..end]
     }
 
-    fn event(&self, now: Timestamp, count: i32) -> Event {
+    fn event(&self, now: Timestamp, before: i32) -> Event {
         Event {
             metadata: ObjectMeta {
-                name: Some(self.name()),
+                name: Some(self.name(before)),
                 namespace: Some(self.about.namespace.clone()),
                 ..ObjectMeta::default()
             },
@@ -64,26 +64,15 @@ impl Telling<'_> {
             reporting_instance: Some(COMPONENT.to_owned()),
             first_timestamp: Some(Time(now)),
             last_timestamp: Some(Time(now)),
-            count: Some(count),
+            count: Some(before.saturating_add(1)),
             ..Event::default()
         }
     }
 
-    /// Tells it; `before` is how often it was told before, which makes it the same Event with a higher count.
+    /// Tells it; `before` is how often it was told before.
     pub(crate) async fn tell(&self, api: &Api, before: i32) -> Result<(), Failure> {
         let events = format!("/api/v1/namespaces/{}/events", self.about.namespace);
-        let now = Timestamp::now();
-        let count = before.saturating_add(1);
-        if before > 0 {
-            let change = json!({"count": count, "lastTimestamp": Time(now)}).to_string().into_bytes();
-            let path = format!("{events}/{}", self.name());
-            match api.call(Method::PATCH, &path, "application/merge-patch+json", change).await {
-                // Its life is over; the next begins.
-                Err(Failure::Refused { code: 404, .. }) => {}
-                answer => return answer.map(drop),
-            }
-        }
-        let event = serde_json::to_vec(&self.event(now, count)).unwrap_or_default();
+        let event = serde_json::to_vec(&self.event(Timestamp::now(), before)).unwrap_or_default();
         match api.call(Method::POST, &events, "application/json", event).await {
             // Another replica has told it; or its namespace ends, and nobody is there to read it.
             Err(Failure::Refused { code: 409, .. }) => Ok(()),
@@ -102,13 +91,14 @@ mod tests {
     fn each_replica_gives_the_same_name_and_each_text_its_own() {
         let about = Key { namespace: "ns".to_owned(), name: "j".repeat(253), kind: JobKind::VolcanoJob };
         let telling = |uid, message| Telling { about: &about, uid, warning: true, reason: "R", message };
-        let name = telling("u", "m").name();
-        assert_eq!(name, telling("u", "m").name());
-        assert!(name != telling("u", "n").name() && name != telling("v", "m").name());
+        let name = telling("u", "m").name(0);
+        assert_eq!(name, telling("u", "m").name(0));
+        let others = [telling("u", "n").name(0), telling("v", "m").name(0), telling("u", "m").name(1)];
+        assert!(!others.contains(&name));
         assert!(name.len() < 64, "{name}");
         let long = "é".repeat(1000);
         assert_eq!(telling("u", &long).message().len(), LONGEST_MESSAGE);
-        let event = telling("u", "m").event(Timestamp::UNIX_EPOCH, 3);
+        let event = telling("u", "m").event(Timestamp::UNIX_EPOCH, 2);
         assert_eq!(event.involved_object.api_version.as_deref(), Some("batch.volcano.sh/v1alpha1"));
         assert_eq!((event.count, event.type_.as_deref()), (Some(3), Some("Warning")));
     }

@@ -46,7 +46,7 @@ pub enum Ended {
 /// Sees to the ConfigMaps of all jobs of a cluster.
 ///
 /// It needs `get`, `list` and `watch` of both kinds of job, `get`, `list`, `watch` and `create` of ConfigMaps, `get` of
-/// namespaces, and `create` and `patch` of Events.
+/// namespaces, and `create` of Events.
 pub struct Guard {
     api: Api,
     triggers: Vec<String>,

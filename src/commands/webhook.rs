@@ -2,6 +2,7 @@
 
 mod background;
 mod certificate;
+mod job_guard;
 mod nodes;
 mod observe;
 mod open_files;
@@ -20,10 +21,12 @@ use swansong_certs::Resolver;
 use swansong_webhook::config::{Config, ConfigEvent, ConfigWatcher};
 use swansong_webhook::ready_nodes::LastSeen;
 use swansong_webhook::server::{Limits, Metrics, Parts, Server};
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 use self::background::Background;
 use self::certificate::Certificate;
+use self::job_guard::{JobGuard, When};
 use self::nodes::Looking;
 use super::signals::Signals;
 use crate::logging::Logging;
@@ -84,6 +87,9 @@ pub(crate) struct Webhook {
     #[arg(long, env = "SWANSONG_NODES_INTERVAL", value_name = "TIME", default_value = "15s", hide = true,
           value_parser = humantime::parse_duration)]
     nodes_interval: Duration,
+    /// Whether to create the reset ConfigMap of jobs that ask for a dump and have none
+    #[arg(long, env = "SWANSONG_JOB_GUARD", value_name = "WHEN", value_enum, default_value = "auto")]
+    job_guard: When,
     #[command(flatten)]
     logging: Logging,
 }
@@ -111,10 +117,15 @@ impl Webhook {
         let signals = Signals::listen().context("signals can't be listened for")?;
         let metrics = Arc::new(Metrics::new());
         let mut background = Background::default();
-        let config = self.config(&metrics, &mut background)?;
+        let (reload, reloaded) = watch::channel(());
+        let config = self.config(&metrics, reload, &mut background)?;
         let ready_nodes = Arc::new(LastSeen::default());
         let looking = Looking::new(Arc::clone(&config), Arc::clone(&ready_nodes), self.nodes_interval);
         background.start(looking.run());
+        let (config_of_jobs, metrics_of_jobs) = (Arc::clone(&config), Arc::clone(&metrics));
+        let job_guard =
+            JobGuard { when: self.job_guard, config: config_of_jobs, reloaded, metrics: metrics_of_jobs };
+        background.start(job_guard.run());
         let resolver = Resolver::new();
         let observer = observe::certificate(Arc::clone(&metrics));
         let tls = self.certificate.tls(&resolver, &observer, self.reload_interval, &mut background)?;
@@ -171,6 +182,7 @@ impl Webhook {
     fn config(
         &self,
         metrics: &Arc<Metrics>,
+        reload: watch::Sender<()>,
         background: &mut Background,
     ) -> anyhow::Result<Arc<ArcSwap<Config>>> {
         metrics.config_loaded();
@@ -183,6 +195,7 @@ impl Webhook {
         background.start(watcher.run(self.reload_interval, move |event| match event {
             ConfigEvent::Reloaded => {
                 metrics.config_loaded();
+                reload.send_replace(());
                 info!("configuration reloaded");
             }
             ConfigEvent::Failed(error) => {

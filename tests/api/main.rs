@@ -10,6 +10,7 @@ mod certificates;
 #[path = "../../agent/tests/host/fixture.rs"]
 #[allow(dead_code)]
 mod fixture;
+mod guard;
 mod inputs;
 mod jobs;
 mod node_readiness;

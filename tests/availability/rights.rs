@@ -2,10 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
-use swansong_testcluster::AuditEvent;
+use swansong_clusterd::reset_config::name_for;
+use swansong_demo::definitions;
+use swansong_testcluster::{AuditEvent, eventually};
 
-use crate::site::{NAMESPACE, SECRET, Site, bundles, manifests, site};
+use crate::site::{NAMESPACE, PATIENCE, SECRET, Site, bundles, manifests, site};
 
 const ACCOUNT: &str = "system:serviceaccount:swansong-system:swansong-webhook";
 
@@ -54,6 +58,10 @@ fn asked(site: &Site<'_>) -> Vec<AuditEvent> {
 fn used(event: &AuditEvent) -> Option<Right> {
     let object = event.object_ref.as_ref()?;
     assert_eq!(object.subresource, "", "{event:?}");
+    // The job guard's are of the whole cluster; what it reads where is up to those who make jobs.
+    if ["ascendjobs", "jobs", "configmaps", "namespaces", "events"].contains(&object.resource.as_str()) {
+        return Some(right("", &event.verb, &object.api_group, &object.resource, ""));
+    }
     Some(right(&object.namespace, &event.verb, &object.api_group, &object.resource, &object.name))
 }
 
@@ -65,6 +73,61 @@ pub(crate) async fn empty_ca_bundle(site: &Site<'_>) {
     let patch: Vec<Value> = (0..bundles(&configuration).count()).map(remove).collect();
     let patch = json!(patch).to_string();
     site.kubectl(&["patch", "mutatingwebhookconfiguration/swansong", "--type=json", "--patch", &patch]).await;
+}
+
+/// Jobs of both kinds that ask for a dump, and one whose ConfigMap is of no use: what comes of them while they live, and
+/// when they are deleted.
+async fn guarded_jobs(site: &Site<'_>) {
+    definitions::apply(site.cluster, &definitions::file()).await.unwrap();
+    let namespace = site.cluster.namespace("guarded").await.unwrap();
+    let metadata = |name: &str| json!({ "name": name, "namespace": namespace, "annotations": { "recover-strategy": "dump" } });
+    let template = json!({ "spec": { "containers": [{ "name": "ascend", "image": "x" }] } });
+    let ascend_job = |name: &str| {
+        json!({
+            "apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob", "metadata": metadata(name),
+            "spec": { "replicaSpecs": { "Master": { "replicas": 1, "template": template } } },
+        })
+    };
+    let volcano_job = json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata("volcano"),
+        "spec": { "tasks": [{ "name": "t", "replicas": 1, "template": template }] },
+    });
+    let broken = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "reset-config-broken", "namespace": namespace }, "data": { "reset.json": "" },
+    });
+    let objects = [broken, ascend_job("broken"), ascend_job("ascend"), volcano_job];
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
+    site.cluster.apply(&list.to_string()).await.unwrap();
+
+    let config_maps: Api<ConfigMap> = Api::namespaced(site.client.clone(), &namespace);
+    for job in ["ascend", "volcano"] {
+        let name = name_for(job);
+        eventually("the reset ConfigMap", PATIENCE, || config_maps.get(&name)).await.unwrap();
+    }
+    let events: Api<Event> = Api::namespaced(site.client.clone(), &namespace);
+    let about = ListParams::default().fields("involvedObject.name=broken,reason=ResetConfigUnusable");
+    eventually("an Event about the unusable one", PATIENCE, || async {
+        let found = events.list(&about).await.map_err(|error| error.to_string())?;
+        if found.items.is_empty() { Err("none yet".to_owned()) } else { Ok(()) }
+    })
+    .await
+    .unwrap();
+
+    // The garbage collector's work, by the owner that the guard named.
+    let jobs = ["ascendjobs.mindxdl.gitee.com/ascend", "jobs.batch.volcano.sh/volcano"];
+    site.kubectl(&[&["delete", "--namespace", &namespace][..], &jobs[..]].concat()).await;
+    for job in ["ascend", "volcano"] {
+        eventually("the ConfigMap to go with its job", PATIENCE, || async {
+            match config_maps.get_opt(&name_for(job)).await {
+                Ok(None) => Ok(()),
+                Ok(Some(_)) => Err("still there".to_owned()),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+        .await
+        .unwrap();
+    }
 }
 
 #[tokio::test]
@@ -85,6 +148,7 @@ async fn every_right_is_used_and_none_is_missing() {
     // Changes by hand, and replicas that come and go.
     site.rotate_leaf().await;
     site.rotate_authority().await;
+    guarded_jobs(&site).await;
     site.roll().await;
 
     let asked = asked(&site);

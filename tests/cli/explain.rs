@@ -110,8 +110,8 @@ fn the_reset_config_map_is_noted_but_never_warned_about() {
         (job(here) + &reset("  namespace: m\n", "\"true\"", good), "isn't in this input"),
         (job("") + &reset(here, "\"true\"", good), "names its namespace"),
         (job(here) + &reset(here, "\"false\"", good), "lacks the label"),
-        (job(here) + &reset(here, "\"true\"", "[]"), "isn't a JSON object"),
-        (job(here) + &reset(here, "\"true\"", ""), "isn't a JSON object"),
+        (job(here) + &reset(here, "\"true\"", "[]"), "isn't an object"),
+        (job(here) + &reset(here, "\"true\"", ""), "it has an empty reset.json"),
         (job(here) + &reset(here, "\"true\"", good).replace("reset.json", "other"), "has no data reset.json"),
     ] {
         let documents = documents(&input);

@@ -3,7 +3,7 @@
 use kube::ResourceExt;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
-use swansong_demo::operator;
+use swansong_demo::{evidence, operator, proof};
 use swansong_webhook::inject::inject;
 use swansong_webhook::policy::Policy;
 use swansong_webhook::workload::WorkloadKind;
@@ -21,6 +21,9 @@ async fn a_job_with_only_the_annotation_is_ready_to_dump() {
         let namespace = cluster.namespace(framework).await.unwrap();
         let stored = create(&client, &namespace, job("whole", framework, "dump", &[])).await;
         assert_eq!(broken(&run(&client, &stored).await), [], "{framework}");
+        let reset_config = evidence::reset_config(&client, &namespace, "whole").await.unwrap();
+        let link = proof::reset_config(&reset_config, &stored.uid().unwrap());
+        assert_eq!(broken(&[link]), [], "{framework}");
     }
 }
 

@@ -1,10 +1,11 @@
 //! Whether a job's `reset-config-<job>` is among the documents of the same input.
 //!
 //! ClusterD first has the ranks on a faulty node killed and only then reads this ConfigMap; without it, or
-//! without a `reset.json` that parses, nothing is saved.
+//! without a `reset.json` that parses, nothing is saved. In a cluster the job guard creates it.
 
 use swansong::documents::data::Data;
 use swansong::documents::objects::Object;
+use swansong_clusterd::reset_config::{self, LABEL, RESET_JSON};
 use swansong_webhook::inject::report::Outcome;
 use swansong_webhook::workload::WorkloadKind;
 
@@ -32,7 +33,7 @@ pub(super) fn note<'o, 'd: 'o>(
                     ranks at a fault and saves nothing";
         return Some(Note { text: text.to_owned(), sound: false });
     }
-    let name = format!("reset-config-{}", object.name);
+    let name = reset_config::name_for(&object.name);
     let found = all.find(|other| {
         let same =
             other.namespace == object.namespace || other.namespace.is_empty() || object.namespace.is_empty();
@@ -40,9 +41,10 @@ pub(super) fn note<'o, 'd: 'o>(
     });
     let Some(config_map) = found else {
         let text = format!(
-            "ConfigMap {name} isn't in this input: without it ClusterD kills the ranks at a fault and saves \
-             nothing; create it in the job's namespace with label reset: \"true\", data reset.json: \
-             '{{\"status\":\"initializing\"}}' and checkCode: \"\" (a later release of Swansong will)"
+            "ConfigMap {name} isn't in this input: Swansong's job guard creates it in the cluster. Where that doesn't \
+             run, create it in the job's namespace with label reset: \"true\", data reset.json: \
+             '{{\"status\":\"initializing\"}}' and checkCode: \"\": without it ClusterD kills the ranks at a fault \
+             and saves nothing"
         );
         return Some(Note { text, sound: false });
     };
@@ -61,15 +63,13 @@ pub(super) fn note<'o, 'd: 'o>(
 
 fn faults(config_map: &Object<'_>) -> Vec<String> {
     let mut faults = Vec::new();
-    let label = config_map.metadata("labels").and_then(|labels| labels.get("reset")).and_then(Data::as_str);
-    if label != Some("true") {
+    let label = config_map.metadata("labels").and_then(|labels| labels.get(LABEL.0)).and_then(Data::as_str);
+    if label != Some(LABEL.1) {
         faults.push("lacks the label reset: \"true\"".to_owned());
     }
-    let text = config_map.data.get("data").and_then(|data| data.get("reset.json")).and_then(Data::as_str);
-    match text.map(serde_json::from_str::<serde_json::Map<String, serde_json::Value>>) {
-        Some(Ok(_)) => {}
-        Some(Err(_)) => faults.push("its reset.json isn't a JSON object: ClusterD saves nothing".to_owned()),
-        None => faults.push("it has no data reset.json: ClusterD saves nothing".to_owned()),
+    let text = config_map.data.get("data").and_then(|data| data.get(RESET_JSON)).and_then(Data::as_str);
+    if let Err(why) = reset_config::read(text) {
+        faults.push(format!("it {why}: ClusterD saves nothing"));
     }
     faults
 }

@@ -1,9 +1,10 @@
-//! What happens to the certificate, as logs and metrics.
+//! What happens beside the server, as logs and metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use swansong_certs::{Event, Observer};
+use swansong_guard::News;
 use swansong_webhook::server::{CertificateEvent, Metrics};
 use tracing::{info, warn};
 
@@ -41,4 +42,31 @@ fn count(metrics: &Metrics, event: &Event) {
         _ => return,
     };
     metrics.happened(happened);
+}
+
+/// Turns what the job guard tells into logs and metrics.
+pub(super) fn job_guard(metrics: Arc<Metrics>) -> Arc<dyn swansong_guard::Observer> {
+    Arc::new(move |news: &News| {
+        count_job_guard(&metrics, news);
+        match news {
+            // Each look changes a number.
+            News::Standings(_) => {}
+            news if news.is_failure() => warn!(problem = %news, "job guard"),
+            news => info!(%news, "job guard"),
+        }
+    })
+}
+
+fn count_job_guard(metrics: &Metrics, news: &News) {
+    let metrics = metrics.job_guard();
+    match news {
+        News::Watching(what) => metrics.watch(what.as_str(), true),
+        News::Absent(what) | News::NotWatching { what, .. } => metrics.watch(what.as_str(), false),
+        News::Created { .. } => metrics.created(),
+        News::Failed { about, .. } => metrics.failed(about.as_str()),
+        News::Standings(now) => {
+            metrics.stand([now.pending, now.sound, now.nothing, now.unusable, now.refused]);
+        }
+        News::Complained { .. } | News::Refused { .. } | News::Recovered => {}
+    }
 }

@@ -2,6 +2,7 @@
 
 mod cause;
 mod certificate;
+mod job_guard;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -16,6 +17,7 @@ use prometheus_client::registry::Registry;
 
 pub(super) use self::cause::{Closed, Refusal};
 pub use self::certificate::{CertificateEvent, CertificateMetrics};
+pub use self::job_guard::JobGuardMetrics;
 use super::histogram::Histogram;
 use crate::reason::Reason;
 use crate::review::{Answer, Kind, Verdict};
@@ -45,6 +47,7 @@ pub struct Metrics {
     pub(super) handshakes: Gauge<i64, AtomicI64>,
     pub(super) handshake_failures: Counter,
     certificate: CertificateMetrics,
+    job_guard: JobGuardMetrics,
     config_failures: Counter,
     config_loaded: Gauge<i64, AtomicI64>,
 }
@@ -102,6 +105,7 @@ impl Metrics {
                 "TLS handshakes that failed or took too long",
             ),
             certificate: CertificateMetrics::new(r),
+            job_guard: JobGuardMetrics::new(r),
             config_failures: counter(
                 r,
                 "config_reload_failures",
@@ -199,6 +203,11 @@ impl Metrics {
     /// The certificate's part.
     pub const fn certificate(&self) -> &CertificateMetrics {
         &self.certificate
+    }
+
+    /// The job guard's part.
+    pub const fn job_guard(&self) -> &JobGuardMetrics {
+        &self.job_guard
     }
 
     /// A configuration is in use from now on.
@@ -315,6 +324,9 @@ mod tests {
             "swansong_tls_certificate_not_after_timestamp_seconds 0",
             "swansong_config_reload_failures_total 0",
             "swansong_config_loaded_timestamp_seconds 0",
+            "swansong_job_guard_enabled 0",
+            r#"swansong_job_guard_jobs{standing="unusable"} 0"#,
+            r#"swansong_job_guard_api_failures_total{about="config_map"} 0"#,
         ] {
             assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
         }
