@@ -163,6 +163,9 @@ fn asked(cluster: &Cluster) -> Vec<AuditEvent> {
     events.filter(|event| event.user.username == ACCOUNT).collect()
 }
 
+/// Something else than what the guard creates.
+type Change<'c> = &'c dyn Fn(&mut Value);
+
 /// How the API server answered the creations of a job's ConfigMap.
 fn creations(cluster: &Cluster, namespace: &str, job: &str) -> Vec<u16> {
     let is_creation = |event: &&AuditEvent| {
@@ -395,7 +398,7 @@ async fn a_stolen_token_creates_nothing_but_what_the_guard_does() {
         "data": initial(),
     });
     let config_maps: Api<ConfigMap> = Api::namespaced(thief.clone(), &namespace);
-    let attempt = async |change: &dyn Fn(&mut Value)| {
+    let attempt = async |change: Change<'_>| {
         let mut object = sound.clone();
         change(&mut object);
         let object: ConfigMap = serde_json::from_value(object).unwrap();
@@ -409,7 +412,7 @@ async fn a_stolen_token_creates_nothing_but_what_the_guard_does() {
     .await
     .unwrap();
     attempt(&|_| ()).await.expect("what the guard creates");
-    let changes: [(&str, &dyn Fn(&mut Value)); 12] = [
+    let changes: [(&str, Change<'_>); 12] = [
         ("another name", &|object| object["metadata"]["name"] = json!("kube-root-ca.crt")),
         ("another job's", &|object| object["metadata"]["name"] = json!("reset-config-k")),
         ("no owner", &|object| object["metadata"]["ownerReferences"] = json!([])),
