@@ -144,7 +144,7 @@ impl Folder {
         options().create_new(true).open(path)
     }
 
-    /// Makes the file of [`Self::make`] the outbox. Nothing may be in its place.
+    /// Puts the file of [`Self::make`] in its place, and what file is there away.
     pub(crate) fn install(&self) -> io::Result<Identity> {
         let (new, path) = (self.path.join(NEW), self.path.join(FILE));
         let identity = Identity::of(&fs::symlink_metadata(&new)?);
@@ -159,7 +159,8 @@ impl Folder {
         let _ = fs::remove_file(self.path.join(NEW));
     }
 
-    /// Renames what is in the file's place and lets go of what was set aside long ago.
+    /// Gives what is in the file's place another name, and lets go of what was set aside long ago. A file keeps its first name too,
+    /// until [`Self::install`] takes that: were it only renamed, a kill in between would leave nothing in its place.
     pub(crate) fn set_aside(&self) -> io::Result<PathBuf> {
         let aside = self.aside()?;
         let number = aside.last().map_or(0, |(number, _)| *number).saturating_add(1);
@@ -168,7 +169,9 @@ impl Folder {
         if fs::symlink_metadata(&path).is_ok() {
             return Err(ErrorKind::AlreadyExists.into());
         }
-        fs::rename(self.path.join(FILE), &path)?;
+        let file = self.path.join(FILE);
+        // Folders have one name only, and files too on some disks.
+        fs::hard_link(&file, &path).or_else(|_| fs::rename(&file, &path))?;
         sync(&self.path)?;
         let kept = aside.len() + 1;
         for (_, path) in aside.iter().skip(1).take(kept.saturating_sub(KEPT)) {

@@ -5,18 +5,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::entry::{Appended, Counts, DeadLetter, Entry, Limits, Pending, Standing};
-use crate::folder::{Folder, Identity, LockError, Place};
-use crate::problem;
+use crate::folder::{Folder, Identity};
 use crate::record::{self, RecordKey};
-use crate::state::{Records, Refused, State};
-use crate::store::{self, Change, Content, Failure, Store};
-use crate::upgrade::{Raw, VERSION, upgrade};
+use crate::state::{Refused, State};
+use crate::store::{Change, Failure, Store};
+
+mod attach;
+
+use self::attach::Trouble;
 
 /// While there is no disk it is tried again with an operation, but no more often than that.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// A file larger than this is made as small as it can be when it is opened.
-const COMPACT_FROM: u64 = 4 << 20;
 
 /// The first place where the file couldn't be read: what it holds is older and gets places below.
 const UNREAD: u64 = 1 << 40;
@@ -35,6 +34,8 @@ pub struct Outbox {
     base: Option<u64>,
     /// Whether anything happened to it.
     used: bool,
+    /// Whether the file can't be trusted to be on disk as it reads.
+    suspect: bool,
     opened: Opened,
 }
 
@@ -78,12 +79,6 @@ pub enum OpenError {
     },
 }
 
-/// Why an outbox is in memory only.
-enum Trouble {
-    Held,
-    Failed(&'static str, Failure),
-}
-
 impl Outbox {
     /// Opens the outbox in `folder`, and makes it if there is none; waits at most `patience` for another process that uses it.
     ///
@@ -98,6 +93,7 @@ impl Outbox {
             writer: fastrand::u64(1..),
             base: None,
             used: false,
+            suspect: false,
             opened: Opened::default(),
         };
         if let Err(Trouble::Held) = outbox.attach(limits, patience) {
@@ -245,7 +241,7 @@ impl Outbox {
             Some((store, identity)) => {
                 let change = |key: &RecordKey| (key.to_bytes(), record::value(&self.state, key));
                 let changes: Vec<Change> = touched.iter().map(change).collect();
-                let written = store.write(&changes).and_then(|()| {
+                let written = store.write(&changes, None).and_then(|()| {
                     let moved = || Failure::Disk(io::Error::other("the file was moved or deleted"));
                     self.folder.is_there(*identity).then_some(()).ok_or_else(moved)
                 });
@@ -259,131 +255,5 @@ impl Outbox {
             }
             None => {}
         }
-    }
-
-    fn detach(&mut self, trouble: &Trouble) {
-        self.file = None;
-        self.tried = Instant::now();
-        self.problem = Some(match trouble {
-            Trouble::Held => problem::held(self.folder.path()),
-            Trouble::Failed(what, failure) => problem::text(what, self.folder.path(), failure),
-        });
-    }
-
-    /// Comes to the file: reads it if that wasn't done, sets aside what can't be used, and makes it hold what is in memory.
-    fn attach(&mut self, limits: Limits, patience: Duration) -> Result<(), Trouble> {
-        let locked = match self.folder.lock(patience) {
-            Ok(()) => Ok(()),
-            Err(LockError::Held) => Err(Trouble::Held),
-            Err(LockError::Disk(error)) => Err(Trouble::Failed("lock", Failure::Disk(error))),
-        };
-        let attached = match locked {
-            Err(Trouble::Held) => Err(Trouble::Held),
-            locked => self.attach_locked(limits, locked),
-        };
-        match &attached {
-            Ok(()) => self.problem = None,
-            Err(trouble) => self.detach(trouble),
-        }
-        attached
-    }
-
-    fn attach_locked(&mut self, limits: Limits, locked: Result<(), Trouble>) -> Result<(), Trouble> {
-        let found = match self.folder.look() {
-            Err(error) => Err(Failure::Disk(error)),
-            Ok(Place::Nothing) => Ok(None),
-            Ok(Place::Other(what)) => Err(Failure::Unsound(format!("it is {what}"))),
-            Ok(Place::File(file)) => store::read(file).map(Some),
-        };
-        let (content, mut unsound) = match found {
-            Ok(content) => (content, None),
-            Err(Failure::Unsound(why)) => (None, Some(why)),
-            Err(failure) => return Err(Trouble::Failed("read", failure)),
-        };
-        self.opened.existed |= content.is_some() || unsound.is_some();
-        if let Some(content) = &content {
-            unsound = self.take_in(content, limits);
-        }
-        // Without a lock, what is there could still be read.
-        locked?;
-
-        if unsound.is_none()
-            && let Some(content) = &content
-        {
-            match self.write_in_place(&content.raw) {
-                // What could be read a moment ago and now can't be opened is no place to write to.
-                Err(Failure::Unsound(why)) => unsound = Some(why),
-                written => {
-                    self.file = Some(written.map_err(|failure| Trouble::Failed("write", failure))?);
-                    return Ok(());
-                }
-            }
-        }
-        if let Some(why) = unsound {
-            let moved_to = self
-                .folder
-                .set_aside()
-                .map_err(|error| Trouble::Failed("set aside what is damaged in", Failure::Disk(error)))?;
-            self.opened.set_aside = Some(SetAside { moved_to, why });
-        }
-        let file = self.write_anew().map_err(|failure| {
-            self.folder.discard();
-            Trouble::Failed("write", failure)
-        })?;
-        self.file = Some(file);
-        Ok(())
-    }
-
-    /// Takes the records of a file in, unless it is this outbox that wrote or read them. What is wrong with them, if something is.
-    fn take_in(&mut self, content: &Content, limits: Limits) -> Option<String> {
-        let mut records = Records::default();
-        let mut damaged = Vec::new();
-        for (key, value) in &upgrade(content.version, content.raw.clone()) {
-            damaged.extend(record::read(key, value, &mut records).err());
-        }
-        if content.writer != self.writer && self.base != Some(content.writer) {
-            self.opened.upgraded_from = (content.version < VERSION).then_some(content.version);
-            self.opened.pending = records.pending.len();
-            self.opened.standing = records.standing.len();
-            let older = State::restore(records, limits);
-            if self.used {
-                self.state.merge(older);
-            } else {
-                self.state = older;
-            }
-            self.base = Some(content.writer);
-        }
-        let first = damaged.first()?;
-        Some(format!("{} of its records are damaged, the first: {first}", damaged.len()))
-    }
-
-    fn write_in_place(&mut self, before: &Raw) -> Result<(Store, Identity), Failure> {
-        let (file, identity) = self.folder.open()?;
-        let bytes = file.metadata()?.len();
-        let mut store = Store::open(store::backend(file)?)?;
-        store.replace(before, &self.records(), self.writer)?;
-        if bytes > COMPACT_FROM {
-            store.compact()?;
-        }
-        self.written();
-        Ok((store, identity))
-    }
-
-    fn write_anew(&mut self) -> Result<(Store, Identity), Failure> {
-        let mut store = Store::open(store::backend(self.folder.make()?)?)?;
-        store.replace(&Raw::new(), &self.records(), self.writer)?;
-        let identity = self.folder.install()?;
-        self.written();
-        Ok((store, identity))
-    }
-
-    fn records(&self) -> Raw {
-        let record = |key: RecordKey| record::value(&self.state, &key).map(|value| (key.to_bytes(), value));
-        self.state.all().filter_map(record).collect()
-    }
-
-    fn written(&mut self) {
-        self.state.take_touched();
-        self.base = Some(self.writer);
     }
 }

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::entry::{DeadLetter, Entry, Kind, Offered, Pending, Standing};
 use crate::state::{Records, State};
 
+/// No place is higher; a million a second reach it in 146,000 years.
+const LAST: u64 = 1 << 62;
+
 /// Which record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum RecordKey {
@@ -84,7 +87,7 @@ impl RecordKey {
 
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (letter, rest) = bytes.split_first()?;
-        let seq = || rest.try_into().ok().map(u64::from_be_bytes);
+        let seq = || rest.try_into().ok().map(u64::from_be_bytes).filter(|seq| *seq <= LAST);
         match letter {
             b'n' if rest.is_empty() => Some(Self::Next),
             b'p' => seq().map(Self::Pending),
@@ -127,6 +130,9 @@ pub(crate) fn read(key: &[u8], value: &[u8], records: &mut Records) -> Result<()
     match name {
         RecordKey::Next => {
             let (header, _): (NextHeader, _) = open(key, value).map_err(damaged)?;
+            if header.next > LAST {
+                return Err(damaged("no place is that high"));
+            }
             records.next = Some(header.next);
         }
         RecordKey::Pending(seq) => {

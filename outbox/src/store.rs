@@ -108,37 +108,13 @@ impl Store {
         contained(|| Ok(Self { database: Some(builder().create_with_backend(file)?) }))
     }
 
-    /// Makes `records` all that the file holds, in one transaction; `before` is what it holds now.
-    pub(crate) fn replace(&mut self, before: &Raw, records: &Raw, writer: u64) -> Result<(), Failure> {
-        self.replace_as(VERSION, before, records, writer)
-    }
-
-    /// As [`Self::replace`], in the name of some version.
-    pub(crate) fn replace_as(
-        &mut self,
-        version: u64,
-        before: &Raw,
-        records: &Raw,
-        writer: u64,
-    ) -> Result<(), Failure> {
-        let gone = before.keys().filter(|key| !records.contains_key(*key)).map(|key| (key.clone(), None));
-        let new = records.iter().filter(|(key, value)| before.get(*key) != Some(*value));
-        let changes: Vec<Change> =
-            gone.chain(new.map(|(key, value)| (key.clone(), Some(value.clone())))).collect();
-        self.commit(&changes, Some((version, writer)))
-    }
-
-    /// Writes changes in one transaction: all of them are on disk when it returns, or none.
-    pub(crate) fn write(&mut self, changes: &[Change]) -> Result<(), Failure> {
-        self.commit(changes, None)
-    }
-
-    fn commit(&mut self, changes: &[Change], stamp: Option<(u64, u64)>) -> Result<(), Failure> {
+    /// Writes changes in one transaction: all of them are on disk when it returns, or none. With a stamp, if there is one.
+    pub(crate) fn write(&mut self, changes: &[Change], stamp: Option<Stamp>) -> Result<(), Failure> {
         let database = self.database.as_ref();
         contained(|| {
             let database = database.ok_or_else(|| Failure::Unsound("it is closed".to_owned()))?;
             let transaction = database.begin_write()?;
-            if let Some((version, writer)) = stamp {
+            if let Some(Stamp { version, writer }) = stamp {
                 let mut format = transaction.open_table(FORMAT)?;
                 format.insert("version", version)?;
                 format.insert("writer", writer)?;
@@ -177,6 +153,13 @@ impl Drop for Store {
             Ok(())
         });
     }
+}
+
+/// What a file says of itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stamp {
+    pub(crate) version: u64,
+    pub(crate) writer: u64,
 }
 
 /// A record and its new value; none if it goes.

@@ -58,7 +58,7 @@ mod tests {
 
     use super::{Standing1, VERSION};
     use crate::record::seal;
-    use crate::store::{self, Store};
+    use crate::store::{self, Stamp, Store};
     use crate::{Appended, Entry, Kind, Limits, Outbox};
 
     #[test]
@@ -78,13 +78,11 @@ mod tests {
 
         // As version 1 wrote it.
         let file = || fs::File::options().read(true).write(true).open(&path).expect("a file");
-        let before = store::read(file()).expect("sound").raw;
         let standing =
             Standing1 { key: "k".to_owned(), id: "stands".to_owned(), at: 1, accepted_at: 2, certain: true };
-        let mut raw = before.clone();
-        raw.insert(b"sstands".to_vec(), seal(b"sstands", &standing, &[b"its body"]));
+        let record = (b"sstands".to_vec(), Some(seal(b"sstands", &standing, &[b"its body"])));
         let mut old = Store::open(store::backend(file()).expect("a file")).expect("opened");
-        old.replace_as(1, &before, &raw, 77).expect("written");
+        old.write(&[record], Some(Stamp { version: 1, writer: 77 })).expect("written");
         drop(old);
         assert_eq!(store::read(file()).expect("sound").version, 1);
 

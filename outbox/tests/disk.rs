@@ -288,6 +288,17 @@ fn a_file_that_is_deleted_or_replaced_under_it() {
     assert!(outbox.problem().expect("a problem").contains("moved or deleted"));
     assert!(outbox.retry());
 
+    // What took its place is taken in, and then replaced by all there is.
+    let other = tempdir().expect("a folder");
+    open(other.path()).0.append(occur("k", "other"));
+    fs::rename(other.path().join("outbox.redb"), &file).expect("replaced");
+    outbox.append(occur("k", "d"));
+    assert!(!outbox.durable());
+    assert!(outbox.retry(), "{:?}", outbox.problem());
+    assert_eq!(outbox.opened().pending, 1);
+    let ids: Vec<String> = pending(&outbox).into_iter().map(|(_, id, _)| id).collect();
+    assert_eq!(ids, ["a", "b", "d", "other"], "no place is free before what came first");
+
     fs::remove_dir_all(folder.path()).expect("deleted");
     outbox.append(occur("k", "c"));
     assert!(!outbox.durable());

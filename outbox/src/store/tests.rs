@@ -47,6 +47,14 @@ impl StorageBackend for Failing {
     }
 }
 
+const STAMP: Option<Stamp> = Some(Stamp { version: VERSION, writer: 5 });
+
+/// What makes `before` `after`.
+fn changes(before: &Raw, after: &Raw) -> Vec<Change> {
+    let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), None));
+    gone.chain(after.iter().map(|(key, value)| (key.clone(), Some(value.clone())))).collect()
+}
+
 fn raw(from: u8, to: u8) -> Raw {
     (from..to).map(|n| (vec![n], vec![n; 900])).collect()
 }
@@ -57,14 +65,15 @@ fn written(left: u64, panics: bool) -> (Result<(), Failure>, Result<Content, Fai
     let file = tempfile_in("/dev/shm").or_else(|_| tempfile()).expect("a file");
     let clone = || file.try_clone().expect("a file");
     let mut store = Store::open(backend(clone()).expect("a file")).expect("opened");
-    store.replace(&Raw::new(), &raw(0, 40), 1).expect("written");
+    store.write(&changes(&Raw::new(), &raw(0, 40)), STAMP).expect("written");
     drop(store);
     let failing = Failing {
         file: FileBackend::new(clone()).expect("a file"),
         left: Arc::new(AtomicU64::new(left)),
         panics,
     };
-    let written = Store::open(failing).and_then(|mut store| store.replace(&raw(0, 40), &raw(20, 90), 1));
+    let written =
+        Store::open(failing).and_then(|mut store| store.write(&changes(&raw(0, 40), &raw(20, 90)), STAMP));
     (written, read(file))
 }
 
@@ -104,7 +113,7 @@ fn reading_changes_nothing() {
     use std::os::unix::fs::FileExt;
     let file = tempfile().expect("a file");
     let mut store = Store::open(backend(file.try_clone().expect("a file")).expect("a file")).expect("opened");
-    store.replace(&Raw::new(), &raw(0, 100), 5).expect("written");
+    store.write(&changes(&Raw::new(), &raw(0, 100)), STAMP).expect("written");
     let bytes = || {
         let mut bytes = vec![0; usize::try_from(file.metadata().expect("a file").len()).expect("a size")];
         file.read_exact_at(&mut bytes, 0).expect("read");

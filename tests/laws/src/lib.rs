@@ -8,6 +8,7 @@
 mod certificates;
 mod faults;
 mod injection;
+mod outbox;
 
 use std::str;
 
@@ -23,17 +24,19 @@ use swansong_webhook::strategy::Strategies;
 pub use self::certificates::pem;
 pub use self::faults::{device_info, fault_code};
 pub use self::injection::inject;
+pub use self::outbox::outbox;
 
 /// A law: takes any bytes, and panics when they break it.
 pub type Law = fn(&[u8]);
 
 /// All laws, by the names of their fuzz targets and folders of seeds.
-pub const LAWS: [(&str, Law); 9] = [
+pub const LAWS: [(&str, Law); 10] = [
     ("agent_config", agent_config),
     ("config", config),
     ("device_info", device_info),
     ("fault_code", fault_code),
     ("inject", inject),
+    ("outbox", outbox),
     ("pem", pem),
     ("preload", preload),
     ("review", review),
