@@ -38,6 +38,8 @@ unit: ## All tests, those on a real Kubernetes included.
 .PHONY: soak
 soak: ## Long runs, 20 minutes: memory and open files over a million reviews; replicas rolled and killed on a real cluster.
 	cargo bench --locked --package swansong --bench soak
+	cargo bench --locked --package swansong-outbox --bench cycles
+	SWANSONG_KILLS=1000 cargo test --locked --package swansong-outbox --test kill -- --nocapture
 	SWANSONG_SOAK=1 cargo test --locked --package swansong --test availability rolling -- --nocapture
 
 .PHONY: prerequisites
@@ -85,6 +87,7 @@ $(DENY):
 bench: ## Measure the core, and the webhook beside its peers.
 	cargo bench --locked --package swansong-webhook --bench core
 	cargo bench --locked --package swansong-agent --bench scan
+	cargo bench --locked --package swansong-outbox --bench append
 	cargo bench --locked --package swansong --bench agent
 	cargo bench --locked --package swansong --bench load
 

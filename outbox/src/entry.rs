@@ -19,8 +19,8 @@ pub enum Kind {
 pub struct Entry {
     /// What it is about. Entries of one key are sent in the order in which they came.
     pub key: String,
-    /// The episode: an [`Kind::Occur`] and its [`Kind::Recover`] share it, and a new episode has a new one. It belongs to
-    /// one key.
+    /// The episode: an [`Kind::Occur`] and its [`Kind::Recover`] share it, and a new episode has a new one.
+    /// It belongs to one key.
     pub id: String,
     /// What it says.
     pub kind: Kind,
@@ -65,8 +65,8 @@ pub struct Standing {
     pub at: u64,
     /// When it was accepted, milliseconds since 1970.
     pub accepted_at: u64,
-    /// Whether the receiver said that it took it. If not, it refused it after an attempt whose answer was lost, so that it
-    /// may have it all the same.
+    /// Whether the receiver said that it took it. If not, it refused it after an attempt whose answer was
+    /// lost, so that it may have it all the same.
     pub certain: bool,
     /// What was sent.
     pub body: Vec<u8>,
@@ -89,8 +89,8 @@ pub struct DeadLetter {
 
 /// How much is kept.
 ///
-/// Entries that begin something and what stands count against `entries` and `bytes`. Recoveries don't, since none may be
-/// refused: there are at most as many of them as of those, each of at most `entry_bytes`.
+/// Entries that begin something and what stands count against `entries` and `bytes`. Recoveries don't, since
+/// none may be refused: there are at most as many of them as of those, each of at most `entry_bytes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// How many entries, recoveries aside, wait or stand.

@@ -27,7 +27,22 @@ const POLL: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    lock: Option<(File, Identity)>,
+    lock: Option<Lock>,
+}
+
+/// The lock, while it is held.
+#[derive(Debug)]
+struct Lock {
+    file: File,
+    identity: Identity,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A child that is being started has the file open as well until its program runs, so that closing it
+        // isn't enough.
+        let _ = self.file.unlock();
+    }
 }
 
 /// What a path leads to.
@@ -70,12 +85,12 @@ impl Folder {
         &self.path
     }
 
-    /// Takes the lock, and makes the folder if only it is missing: were its parents made too, a mount that isn't there yet would
-    /// be covered up. Waits at most `patience` for another process to let go of it.
+    /// Takes the lock, and makes the folder if only it is missing: were its parents made too, a mount that
+    /// isn't there yet would be covered up. Waits at most `patience` for another process to let go of it.
     pub(crate) fn lock(&mut self, patience: Duration) -> Result<(), LockError> {
         let path = self.path.join(LOCK);
-        if let Some((_, identity)) = &self.lock
-            && fs::symlink_metadata(&path).is_ok_and(|there| Identity::of(&there) == *identity)
+        if let Some(lock) = &self.lock
+            && fs::symlink_metadata(&path).is_ok_and(|there| Identity::of(&there) == lock.identity)
         {
             return Ok(());
         }
@@ -94,7 +109,7 @@ impl Folder {
                 Err(TryLockError::WouldBlock) => thread::sleep(POLL),
             }
         }
-        self.lock = Some((file, identity));
+        self.lock = Some(Lock { file, identity });
         Ok(())
     }
 
@@ -159,8 +174,9 @@ impl Folder {
         let _ = fs::remove_file(self.path.join(NEW));
     }
 
-    /// Gives what is in the file's place another name, and lets go of what was set aside long ago. A file keeps its first name too,
-    /// until [`Self::install`] takes that: were it only renamed, a kill in between would leave nothing in its place.
+    /// Gives what is in the file's place another name, and lets go of what was set aside long ago. A file
+    /// keeps its first name too, until [`Self::install`] takes that: were it only renamed, a kill in between
+    /// would leave nothing in its place.
     pub(crate) fn set_aside(&self) -> io::Result<PathBuf> {
         let aside = self.aside()?;
         let number = aside.last().map_or(0, |(number, _)| *number).saturating_add(1);

@@ -24,8 +24,9 @@ const UNREAD: u64 = 1 << 40;
 #[derive(Debug)]
 pub struct Outbox {
     state: State,
-    folder: Folder,
     file: Option<(Store, Identity)>,
+    /// Holds the lock: dropped after the file is closed.
+    folder: Folder,
     problem: Option<String>,
     tried: Instant,
     /// Marks the file as written by this outbox.
@@ -80,9 +81,11 @@ pub enum OpenError {
 }
 
 impl Outbox {
-    /// Opens the outbox in `folder`, and makes it if there is none; waits at most `patience` for another process that uses it.
+    /// Opens the outbox in `folder`, and makes it if there is none; waits at most `patience` for another
+    /// process that uses it.
     ///
-    /// Where the disk doesn't allow it, the outbox works in memory: [`Self::durable`] and [`Self::problem`] tell.
+    /// Where the disk doesn't allow it, the outbox works in memory: [`Self::durable`] and [`Self::problem`]
+    /// tell.
     pub fn open(folder: &Path, limits: Limits, patience: Duration) -> Result<(Self, Opened), OpenError> {
         let mut outbox = Self {
             state: State::new(limits, 1),
@@ -120,7 +123,8 @@ impl Outbox {
         appended
     }
 
-    /// The first entry of each key, in the order in which they came. Only these may be sent: one key is told in order.
+    /// The first entry of each key, in the order in which they came. Only these may be sent: one key is told
+    /// in order.
     pub fn heads(&self) -> impl Iterator<Item = &Pending> {
         self.state.queue().heads()
     }
@@ -135,39 +139,41 @@ impl Outbox {
         self.state.queue().iter()
     }
 
-    /// Notes that entries may be sent from now on; called before each attempt to send them. Says which of them are there: those
-    /// may be sent, the others are gone.
+    /// Notes that entries may be sent from now on; called before each attempt to send them. Says which of
+    /// them are there: those may be sent, the others are gone.
     ///
-    /// What was offered is neither withdrawn nor let go for want of room. The second time counts too: see [`Self::refuse`]. From the
-    /// third on, and for a recovery, it costs nothing.
+    /// What was offered is neither withdrawn nor let go for want of room. The second time counts too: see
+    /// [`Self::refuse`]. From the third on, and for a recovery, it costs nothing.
     pub fn mark_offered(&mut self, places: &[u64]) -> Vec<u64> {
         let there = self.state.mark_offered(places);
         self.flush();
         there
     }
 
-    /// Notes that the receiver took entries: an [`crate::Kind::Occur`] stands from now on, with a [`crate::Kind::Recover`] its episode is
-    /// gone, a [`crate::Kind::Once`] is gone. Says which of them were there.
+    /// Notes that the receiver took entries: an [`crate::Kind::Occur`] stands from now on, with a
+    /// [`crate::Kind::Recover`] its episode is gone, a [`crate::Kind::Once`] is gone. Says which of them were
+    /// there.
     pub fn accept(&mut self, places: &[u64], at: u64) -> Vec<u64> {
         let there = self.state.accept(places, at);
         self.flush();
         there
     }
 
-    /// Takes entries back that were never offered, an episode's beginning together with its recovery; either may be named. Says
-    /// what is gone. What was offered stays, since the receiver may know of it.
+    /// Takes entries back that were never offered, an episode's beginning together with its recovery; either
+    /// may be named. Says what is gone. What was offered stays, since the receiver may know of it.
     pub fn withdraw(&mut self, places: &[u64]) -> Vec<u64> {
         let gone = self.state.withdraw(places);
         self.flush();
         gone
     }
 
-    /// Notes that the receiver refused an entry for good. It becomes a dead letter; those are bounded, and the oldest go first.
+    /// Notes that the receiver refused an entry for good. It becomes a dead letter; those are bounded, and
+    /// the oldest go first.
     ///
-    /// What becomes of its recovery hangs on whether the receiver may have the beginning. If it was offered once, that attempt
-    /// is the one refused: it doesn't, and the recovery goes too. If it was offered again, an earlier answer may have been lost: the
-    /// episode counts as standing, not `certain`, and its recovery will be sent. To recover what isn't there does no harm; not to
-    /// recover what is there does, for good.
+    /// What becomes of its recovery hangs on whether the receiver may have the beginning. If it was offered
+    /// once, that attempt is the one refused: it doesn't, and the recovery goes too. If it was offered again,
+    /// an earlier answer may have been lost: the episode counts as standing, not `certain`, and its recovery
+    /// will be sent. To recover what isn't there does no harm; not to recover what is there does, for good.
     pub fn refuse(&mut self, seq: u64, why: &str, at: u64) -> Refused {
         let refused = self.state.refuse(seq, why, at);
         self.flush();
@@ -221,8 +227,8 @@ impl Outbox {
         &self.opened
     }
 
-    /// Tries to get everything on disk if it isn't; operations try that as well, but no more often than once a second. To be called
-    /// now and then while it isn't [`Self::durable`]. Says whether it is now.
+    /// Tries to get everything on disk if it isn't; operations try that as well, but no more often than once
+    /// a second. To be called now and then while it isn't [`Self::durable`]. Says whether it is now.
     pub fn retry(&mut self) -> bool {
         if self.file.is_none() {
             self.tried = Instant::now();

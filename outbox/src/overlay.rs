@@ -1,7 +1,8 @@
 //! A file that can be read and only seems to be written.
 //!
-//! redb writes while it opens: it marks the file as in use and mends what a crash left. A file must not be changed before
-//! it is known to be sound, and on a read-only disk it can't be. So it is first opened through this.
+//! redb writes while it opens: it marks the file as in use and mends what a crash left. A file must not be
+//! changed before it is known to be sound, and on a read-only disk it can't be. So it is first opened through
+//! this.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,17 +1,14 @@
 //! How records are written.
 //!
-//! A key is a letter and what tells records of that letter apart. A value is a CRC-32 of key and rest (4 bytes, little endian),
-//! the length of a JSON object (4 bytes, little endian), that object, and the body as it came. The checksum is ours because the
-//! store's own guards its pages and not what is in them.
+//! A key is a letter and what tells records of that letter apart. A value is a CRC-32 of key and rest (4
+//! bytes, little endian), the length of a JSON object (4 bytes, little endian), that object, and the body as
+//! it came. The checksum is ours because the store's own guards its pages and not what is in them.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{DeadLetter, Entry, Kind, Offered, Pending, Standing};
 use crate::state::{Records, State};
-
-/// No place is higher; a million a second reach it in 146,000 years.
-const LAST: u64 = 1 << 62;
 
 /// Which record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,7 +84,7 @@ impl RecordKey {
 
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (letter, rest) = bytes.split_first()?;
-        let seq = || rest.try_into().ok().map(u64::from_be_bytes).filter(|seq| *seq <= LAST);
+        let seq = || rest.try_into().ok().map(u64::from_be_bytes);
         match letter {
             b'n' if rest.is_empty() => Some(Self::Next),
             b'p' => seq().map(Self::Pending),
@@ -130,9 +127,6 @@ pub(crate) fn read(key: &[u8], value: &[u8], records: &mut Records) -> Result<()
     match name {
         RecordKey::Next => {
             let (header, _): (NextHeader, _) = open(key, value).map_err(damaged)?;
-            if header.next > LAST {
-                return Err(damaged("no place is that high"));
-            }
             records.next = Some(header.next);
         }
         RecordKey::Pending(seq) => {

@@ -1,6 +1,8 @@
-//! The outbox as it stands, without clock and disk: an operation changes it, and it remembers which records that touched.
+//! The outbox as it stands, without clock and disk: an operation changes it, and it remembers which records
+//! that touched.
 //!
-//! What is in memory and what is on disk are the same by construction: the disk gets the touched records, as they are now.
+//! What is in memory and what is on disk are the same by construction: the disk gets the touched records, as
+//! they are now.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,10 +40,11 @@ pub enum Refused {
         /// The recovery that went with it.
         recovery: Option<u64>,
     },
-    /// It is a dead letter, but the receiver may have it from an earlier attempt whose answer was lost. So it stands until
-    /// its recovery is taken.
+    /// It is a dead letter, but the receiver may have it from an earlier attempt whose answer was lost. So it
+    /// stands until its recovery is taken.
     Doubtful,
-    /// It was a recovery: it is a dead letter, and its episode goes on standing, so that it may be recovered once more.
+    /// It was a recovery: it is a dead letter, and its episode goes on standing, so that it may be recovered
+    /// once more.
     Stands,
 }
 

@@ -1,7 +1,7 @@
 //! Records in a redb file. Nothing here knows what they say.
 //!
-//! redb guards its pages by checksums and is asked to check all of them, but it isn't written for hostile files and may
-//! panic on one. No panic of it leaves this module.
+//! redb guards its pages by checksums and is asked to check all of them, but it isn't written for hostile
+//! files and may panic on one. No panic of it leaves this module.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -108,7 +108,8 @@ impl Store {
         contained(|| Ok(Self { database: Some(builder().create_with_backend(file)?) }))
     }
 
-    /// Writes changes in one transaction: all of them are on disk when it returns, or none. With a stamp, if there is one.
+    /// Writes changes in one transaction: all of them are on disk when it returns, or none. With a stamp, if
+    /// there is one.
     pub(crate) fn write(&mut self, changes: &[Change], stamp: Option<Stamp>) -> Result<(), Failure> {
         let database = self.database.as_ref();
         contained(|| {

@@ -41,8 +41,8 @@ fn aside(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Opens a folder with `file`, and says what was found; whatever is not found must be set aside, unchanged, and it must
-/// go on working.
+/// Opens a folder with `file`, and says what was found; whatever is not found must be set aside, unchanged,
+/// and it must go on working.
 fn opened(file: &[u8], whole: &Model) -> Opened {
     let folder = quick();
     fs::write(folder.path().join("outbox.redb"), file).expect("a file");

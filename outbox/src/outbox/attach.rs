@@ -36,15 +36,16 @@ impl Outbox {
             Trouble::Held => problem::held(self.folder.path()),
             Trouble::Failed(what, failure) => problem::text(what, self.folder.path(), failure),
         });
-        // A disk that was full did nothing. One that failed otherwise may show from its cache what it never wrote, so that only
-        // a new file is sure to be on it.
+        // A disk that was full did nothing. One that failed otherwise may show from its cache what it never
+        // wrote, so that only a new file is sure to be on it.
         let full = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge];
         if let Trouble::Failed("write", failure) = trouble {
             self.suspect |= !matches!(failure, Failure::Disk(error) if full.contains(&error.kind()));
         }
     }
 
-    /// Comes to the file: reads it if that wasn't done, sets aside what can't be used, and makes it hold what is in memory.
+    /// Comes to the file: reads it if that wasn't done, sets aside what can't be used, and makes it hold what
+    /// is in memory.
     pub(super) fn attach(&mut self, limits: Limits, patience: Duration) -> Result<(), Trouble> {
         let locked = match self.folder.lock(patience) {
             Ok(()) => Ok(()),
@@ -90,7 +91,8 @@ impl Outbox {
         Ok(found)
     }
 
-    /// Takes the records of a file in, unless it is this outbox that wrote or read them. What is wrong with them, if something is.
+    /// Takes the records of a file in, unless it is this outbox that wrote or read them. What is wrong with
+    /// them, if something is.
     fn take_in(&mut self, content: &Content, limits: Limits) -> Option<String> {
         let newest;
         let raw = if content.version < VERSION {
@@ -146,8 +148,8 @@ impl Outbox {
         Ok((store, identity))
     }
 
-    /// Writes a new file and puts it in the place of what is there, which is set aside if it isn't sound. Whatever moment it is killed
-    /// at, the old or the new one is in its place.
+    /// Writes a new file and puts it in the place of what is there, which is set aside if it isn't sound.
+    /// Whatever moment it is killed at, the old or the new one is in its place.
     fn write_anew(&mut self, unsound: Option<String>) -> Result<(Store, Identity), Trouble> {
         let file = self.folder.make().map_err(Trouble::write)?;
         let mut store = store::backend(file).and_then(Store::open).map_err(Trouble::write)?;

@@ -6,6 +6,9 @@ use super::State;
 use crate::entry::{DeadLetter, Limits, Pending, Standing};
 use crate::record::RecordKey;
 
+/// Beyond this, places are given anew. A million entries a second get there in 146,000 years, and no damage may.
+const LAST: u64 = 1 << 62;
+
 /// What was read from a file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Records {
@@ -15,13 +18,33 @@ pub(crate) struct Records {
     pub(crate) dead: Vec<DeadLetter>,
 }
 
+impl Records {
+    /// Gives places anew, from 1 and in the same order. The next one.
+    fn renumber(&mut self) -> u64 {
+        let pending = self.pending.iter_mut().map(|pending| &mut pending.seq);
+        let mut places: Vec<&mut u64> =
+            pending.chain(self.dead.iter_mut().map(|letter| &mut letter.seq)).collect();
+        places.sort_unstable();
+        let mut next = 1;
+        for place in places {
+            *place = next;
+            next += 1;
+        }
+        next
+    }
+}
+
 impl State {
     /// The state that `records` tell of. Limits bind what is appended later; nothing is dropped for them here.
-    pub(crate) fn restore(records: Records, limits: Limits) -> Self {
+    pub(crate) fn restore(mut records: Records, limits: Limits) -> Self {
         let places = records.pending.iter().map(|pending| pending.seq);
         let dead = records.dead.iter().map(|letter| letter.seq);
         let last = places.chain(dead).max().unwrap_or(0);
-        let mut state = Self::new(limits, records.next.unwrap_or(1).max(last.saturating_add(1)));
+        let mut next = records.next.unwrap_or(1).max(last.saturating_add(1));
+        if next > LAST {
+            next = records.renumber();
+        }
+        let mut state = Self::new(limits, next);
         for pending in records.pending {
             state.insert(pending);
         }
@@ -35,8 +58,8 @@ impl State {
         state
     }
 
-    /// Takes in what a file holds that could not be read before entries came. It is older, so it goes before them; where
-    /// both know the same, what is here stays.
+    /// Takes in what a file holds that could not be read before entries came. It is older, so it goes before
+    /// them; where both know the same, what is here stays.
     pub(crate) fn merge(&mut self, older: Self) {
         let waiting: Vec<Pending> = older
             .queue

@@ -59,8 +59,8 @@ fn raw(from: u8, to: u8) -> Raw {
     (from..to).map(|n| (vec![n], vec![n; 900])).collect()
 }
 
-/// Opens a file with 40 records and writes others, with `left` calls before the disk fails. What happened, and what is in the
-/// file then.
+/// Opens a file with 40 records and writes others, with `left` calls before the disk fails. What happened,
+/// and what is in the file then.
 fn written(left: u64, panics: bool) -> (Result<(), Failure>, Result<Content, Failure>) {
     let file = tempfile_in("/dev/shm").or_else(|_| tempfile()).expect("a file");
     let clone = || file.try_clone().expect("a file");

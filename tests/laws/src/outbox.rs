@@ -11,8 +11,9 @@ const RECORDS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("records");
 
 /// Any bytes as an outbox: it opens, and what isn't restored is set aside as it was.
 ///
-/// By the first byte the others are: 0, the file; 1, places and bytes that change a sound one; 2, records of a sound store,
-/// each a length, a key, a length and what is checked by the record's own checksum; else the same without a checksum.
+/// By the first byte the others are: 0, the file; 1, places and bytes that change a sound one; 2, records of
+/// a sound store, each a length, a key, a length and what is checked by the record's own checksum; else the
+/// same without a checksum.
 pub fn outbox(input: &[u8]) {
     let Some((how, rest)) = input.split_first() else { return };
     match how {
@@ -22,7 +23,8 @@ pub fn outbox(input: &[u8]) {
         1 => {
             let mut file = sound().to_vec();
             for change in rest.chunks_exact(4) {
-                let place = usize::from(change[0]) << 16 | usize::from(change[1]) << 8 | usize::from(change[2]);
+                let place =
+                    usize::from(change[0]) << 16 | usize::from(change[1]) << 8 | usize::from(change[2]);
                 let place = place % file.len();
                 file[place] ^= change[3];
             }
