@@ -36,7 +36,7 @@ unit: ## All tests, those on a real Kubernetes included.
 	cargo test --workspace --locked
 
 .PHONY: soak
-soak: ## Long runs, 20 minutes: memory and open files over a million reviews; replicas rolled and killed on a real cluster.
+soak: ## Long runs, 25 minutes: a million reviews and faults, a thousand kills; replicas rolled and killed on a real cluster.
 	cargo bench --locked --package swansong --bench soak
 	cargo bench --locked --package swansong-outbox --bench cycles
 	SWANSONG_KILLS=1000 cargo test --locked --package swansong-outbox --test kill -- --nocapture

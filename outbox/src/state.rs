@@ -229,7 +229,9 @@ impl State {
             match pending.entry.kind {
                 Kind::Occur => self.stand(pending.entry, at, true),
                 Kind::Recover => {
-                    if let Some(occur) = self.queue.episode(&pending.entry.id).occur {
+                    // Only the beginning that it recovers, should there be another from a file that was read late.
+                    let occur = self.queue.episode(&pending.entry.id).occur;
+                    if let Some(occur) = occur.filter(|occur| occur < seq) {
                         self.remove(occur);
                     }
                     self.fall(&pending.entry.id);

@@ -228,3 +228,10 @@ fn a_clock_that_jumps_changes_no_order() {
     let kept: Vec<u64> = outbox.pending().map(|pending| pending.entry.at).collect();
     assert_eq!(kept, times);
 }
+
+#[test]
+fn it_can_be_handed_to_the_thread_that_may_wait_for_the_disk() {
+    fn hand_over<T: Send + 'static>(_: &T) {}
+    let folder = tempdir().expect("a folder");
+    hand_over(&open(folder.path()).0);
+}
