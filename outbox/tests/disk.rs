@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::model::Model;
-use common::{entry, heads, occur, once, open, pending, recover, standing};
+use common::{entry, heads, occur, once, open, pending, quick, recover, standing};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount, umount};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -354,4 +354,35 @@ fn many_keys_and_large_bodies() {
     let all: Vec<u64> = outbox.heads().map(|head| head.seq).collect();
     assert_eq!(outbox.accept(&all, 1).len(), 20_000);
     assert!(outbox.durable());
+}
+
+#[test]
+fn a_file_stays_in_bounds_when_it_is_full_and_is_small_again_after_the_next_start() {
+    let folder = quick();
+    let limits = Limits { entry_bytes: 32 << 10, ..Limits::default() };
+    let (mut outbox, _) = common::open_with(folder.path(), limits);
+    let bytes = || fs::metadata(folder.path().join("outbox.redb")).expect("a file").len();
+    for round in 0..8 {
+        let mut number = 0;
+        while let Appended::Stored(_) = outbox.append(large(round * 1000 + number)) {
+            number += 1;
+        }
+        assert!(number > 500);
+        // Pages are powers of two, and a transaction writes what it changes beside what is there.
+        assert!(bytes() < 8 * limits.bytes as u64, "{}", bytes());
+        let all: Vec<u64> = outbox.pending().map(|pending| pending.seq).collect();
+        outbox.accept(&all, 1);
+        assert!(bytes() < 8 * limits.bytes as u64, "{}", bytes());
+        let ids: Vec<(String, String)> =
+            outbox.standing().map(|standing| (standing.key.clone(), standing.id.clone())).collect();
+        outbox.append_all(ids.iter().map(|(key, id)| recover(key, id)));
+        let all: Vec<u64> = outbox.pending().map(|pending| pending.seq).collect();
+        outbox.accept(&all, 2);
+        assert_eq!(outbox.counts().standing, 0);
+        println!("{} KiB", bytes() >> 10);
+    }
+    drop(outbox);
+    let (outbox, _) = common::open_with(folder.path(), limits);
+    println!("{} KiB", bytes() >> 10);
+    assert!(outbox.durable() && bytes() < 1 << 20, "{}", bytes());
 }
