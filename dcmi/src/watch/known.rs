@@ -121,6 +121,10 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeSet, VecDeque};
+
+    use proptest::prelude::*;
+
     use super::*;
 
     const A: u32 = 0x80E0_1801;
@@ -230,5 +234,81 @@ mod tests {
         known.answered(Ok(has(&[A])), true, s(300));
         known.may_have_missed();
         assert_eq!(known.untold(s(900)), None);
+    }
+
+    /// What goes on at a device, and with what is told of it.
+    #[derive(Debug, Clone, Copy)]
+    enum Step {
+        Happens(u32, Assertion),
+        /// The oldest event arrives.
+        Arrives,
+        /// The oldest event is lost, which is noticed.
+        Lost,
+        Asked,
+        Drops,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let assertion = prop_oneof![Just(Assertion::Occur), Just(Assertion::Recover), Just(Assertion::Once)];
+        prop_oneof![
+            4 => (1..4_u32, assertion).prop_map(|(code, assertion)| Step::Happens(code, assertion)),
+            4 => Just(Step::Arrives),
+            1 => Just(Step::Lost),
+            2 => Just(Step::Asked),
+            1 => Just(Step::Drops),
+        ]
+    }
+
+    proptest! {
+        /// However events are late or lost, whoever follows what is told ends with what stands, and no driver that
+        /// speaks is taken for a silent one.
+        #[test]
+        fn whoever_follows_ends_with_what_stands(steps in prop::collection::vec(step(), 0..60)) {
+            let (mut known, mut truth, mut view) = (Known::default(), BTreeSet::new(), BTreeSet::new());
+            let mut under_way = VecDeque::new();
+            let hear = |known: &mut Known, view: &mut BTreeSet<u64>, fault: &Fault| {
+                known.event(fault);
+                match fault.assertion {
+                    Assertion::Occur => drop(view.insert(fault.code.number())),
+                    Assertion::Recover => drop(view.remove(&fault.code.number())),
+                    Assertion::Once => {}
+                }
+            };
+            let ask = |known: &mut Known, view: &mut BTreeSet<u64>, answer: Answer| {
+                if let Told::All(all) = known.answered(answer, true, s(0)) {
+                    *view = all.iter().map(|fault| fault.code.number()).collect();
+                }
+            };
+            let standing = |truth: &BTreeSet<u32>| has(&truth.iter().copied().collect::<Vec<_>>());
+            for step in steps {
+                match step {
+                    Step::Happens(code, assertion) => {
+                        match assertion {
+                            Assertion::Occur => drop(truth.insert(code)),
+                            Assertion::Recover => drop(truth.remove(&code)),
+                            Assertion::Once => {}
+                        }
+                        under_way.push_back(fault(code, assertion));
+                    }
+                    Step::Arrives => {
+                        if let Some(fault) = under_way.pop_front() {
+                            hear(&mut known, &mut view, &fault);
+                        }
+                    }
+                    Step::Lost => {
+                        under_way.pop_front();
+                        known.may_have_missed();
+                    }
+                    Step::Asked => ask(&mut known, &mut view, Ok(standing(&truth))),
+                    Step::Drops => ask(&mut known, &mut view, failed(-8012)),
+                }
+            }
+            for fault in under_way {
+                hear(&mut known, &mut view, &fault);
+            }
+            prop_assert_eq!(known.untold(s(1000)), None);
+            ask(&mut known, &mut view, Ok(standing(&truth)));
+            prop_assert!(view.iter().eq(truth.iter().map(|code| u64::from(*code)).collect::<Vec<_>>().iter()));
+        }
     }
 }

@@ -60,13 +60,11 @@ impl<'w> Watcher<'w> {
         loop {
             self.output.moved();
             // Before a device is asked, so that what it says is never older than the last event told before.
-            for _ in 0..TURN {
-                let Some(received) = self.events.waiting() else { break };
-                self.take(&received);
-            }
+            let drained = self.take_waiting();
             self.output.flush();
             self.see_to_losses();
-            if let Some(why) = self.silence() {
+            // What told a fault may still be waiting.
+            if drained && let Some(why) = self.silence() {
                 return why;
             }
             match self.schedule.next(self.now()) {
@@ -82,6 +80,15 @@ impl<'w> Watcher<'w> {
                 }
             }
         }
+    }
+
+    /// Takes what waits; whether that was all.
+    fn take_waiting(&mut self) -> bool {
+        for _ in 0..TURN {
+            let Some(received) = self.events.waiting() else { return true };
+            self.take(&received);
+        }
+        false
     }
 
     fn take(&mut self, Received { event, at }: &Received) {
