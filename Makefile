@@ -11,6 +11,8 @@ OVERLAY ?= base
 # What `make install-agent` applies: agent, overlays/agent-mindcluster, overlays/agent-preload-check, or your own.
 AGENT ?= agent
 KUBECTL ?= kubectl
+# What the driver's libraries need of the C library, and the program itself doesn't.
+DRIVER_NEEDS := libdl.so.2 libm.so.6 libpthread.so.0 librt.so.1
 
 DENY_VERSION := 0.20.2
 CACHE := $(or $(SWANSONG_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/swansong)
@@ -108,7 +110,8 @@ image: ## Make the image IMAGE as target/image/swansong.tar, without engine and 
 	cargo build --release --locked --package swansong
 	@mkdir -p target/image
 	$(TESTCLUSTER) image --name '$(IMAGE)' --output target/image/swansong.tar \
-	  --program "$${CARGO_TARGET_DIR:-target}/release/swansong=/swansong" --entrypoint /swansong
+	  --program "$${CARGO_TARGET_DIR:-target}/release/swansong=/swansong" --entrypoint /swansong \
+	  $(addprefix --library ,$(DRIVER_NEEDS))
 	@echo 'target/image/swansong.tar holds $(IMAGE); load it on each node that may run it:'
 	@echo '  ctr --namespace k8s.io images import swansong.tar'
 

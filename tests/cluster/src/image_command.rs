@@ -41,12 +41,16 @@ pub(crate) struct Image {
     /// A folder to look for shared libraries in first, for programs of another machine's kind.
     #[arg(long, value_name = "FOLDER")]
     library_path: Vec<PathBuf>,
+    /// A shared library that no program needs by itself, but something that it loads.
+    #[arg(long, value_name = "NAME")]
+    library: Vec<String>,
 }
 
 impl Image {
     pub(crate) fn run(&self) -> Result<(), Error> {
         let mut image = ImageBuilder::new(&self.name).user(&self.user).entrypoint(self.entrypoint.clone());
         image = self.library_path.iter().fold(image, ImageBuilder::library_path);
+        image = self.library.iter().fold(image, ImageBuilder::library);
         image = self.env.iter().fold(image, |image, (name, value)| image.env(name, value));
         image = self.label.iter().fold(image, |image, (name, value)| image.label(name, value));
         for (source, destination) in &self.programs {

@@ -39,7 +39,7 @@ enum Command {
         tier: Tier,
     },
     /// Make a container image from programs and files, without any registry.
-    Image(image_command::Image),
+    Image(Box<image_command::Image>),
     /// Become another program that dies with this one's parent.
     #[command(hide = true)]
     Become {

@@ -80,6 +80,7 @@ pub struct ImageBuilder {
     tree: Tree,
     architecture: Option<Architecture>,
     library_paths: Vec<PathBuf>,
+    libraries: Vec<String>,
     settings: oci::Settings,
 }
 
@@ -92,6 +93,7 @@ impl ImageBuilder {
             tree: Tree::default(),
             architecture: None,
             library_paths: Vec::new(),
+            libraries: Vec::new(),
             settings,
         }
     }
@@ -103,11 +105,19 @@ impl ImageBuilder {
         self
     }
 
+    /// Programs that are added from now on bring this library too, since something that they load needs it.
+    #[must_use]
+    pub fn library(mut self, name: impl Into<String>) -> Self {
+        self.libraries.push(name.into());
+        self
+    }
+
     /// Adds a program with its loader and all shared libraries it needs.
     pub fn program(mut self, source: &Path, destination: &str) -> Result<Self, ImageError> {
         let wrong = |source_error| ImageError::Elf { path: source.to_owned(), source: source_error };
         let contents = fs::read(source).map_err(ImageError::io(source))?;
-        let elf = elf::parse(&contents).map_err(wrong)?;
+        let mut elf = elf::parse(&contents).map_err(wrong)?;
+        elf.needed.extend(self.libraries.iter().cloned());
         self.set_architecture(elf.architecture)?;
         for library in Libraries::new(elf.architecture, &self.library_paths).of_program(source, &elf)? {
             self.tree.file(&library.destination, library.contents, 0o755)?;

@@ -86,6 +86,19 @@ fn a_program_brings_its_loader_and_libraries() {
     image.program(&me, "/again").unwrap();
 }
 
+#[test]
+fn a_program_brings_what_it_may_load() {
+    let me = std::env::current_exe().unwrap();
+    let brings = |image: ImageBuilder| {
+        let image = image.program(&me, "/me").unwrap();
+        image.files().iter().any(|file| file.ends_with("/libresolv.so.2"))
+    };
+    assert!(!brings(ImageBuilder::new("localhost/me:1")));
+    assert!(brings(ImageBuilder::new("localhost/me:1").library("libresolv.so.2")));
+    let missing = ImageBuilder::new("localhost/me:1").library("libnone.so.1").program(&me, "/me");
+    assert!(matches!(missing, Err(ImageError::Library { .. })));
+}
+
 /// The header of an ELF file for AArch64 and nothing else.
 fn foreign_program() -> Vec<u8> {
     let mut header = vec![0; 64];
