@@ -92,6 +92,7 @@ bench: ## Measure the core, and the webhook beside its peers.
 	cargo bench --locked --package swansong-outbox --bench append
 	cargo bench --locked --package swansong --bench agent
 	cargo bench --locked --package swansong --bench load
+	cargo bench --locked --package swansong-relay --bench relay
 
 FUZZ_SECONDS ?= 60
 

@@ -25,6 +25,8 @@ enum Command {
     /// Watch the devices through the driver's library, for the agent
     #[command(hide = true)]
     Dcmi(commands::dcmi::Dcmi),
+    ClusterdConfig(commands::clusterd_config::ClusterdConfig),
+    Relay(Box<commands::relay::Relay>),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +47,8 @@ fn main() -> ExitCode {
         Command::Webhook(webhook) => webhook.run().map(|()| ExitCode::SUCCESS),
         Command::Agent(agent) => agent.run(),
         Command::Dcmi(dcmi) => dcmi.run(),
+        Command::ClusterdConfig(config) => config.run(),
+        Command::Relay(relay) => relay.run().map(|()| ExitCode::SUCCESS),
     };
     match result {
         Ok(code) => code,

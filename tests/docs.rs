@@ -190,6 +190,15 @@ fn the_page_of_the_node_check_has_every_check_reason_and_key() {
 }
 
 #[test]
+fn the_page_of_clusterd_has_every_code() {
+    let page = read(&root().join("docs/clusterd.md"));
+    for class in swansong_clusterd::Class::ALL {
+        let row = format!("| `{}` | `{}` | {} |", class.code(), class.list(), class.meaning());
+        assert!(page.lines().any(|line| line == row), "{row}");
+    }
+}
+
+#[test]
 fn the_example_job_is_injected_without_a_warning() {
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(&read(&root().join("docs/examples/ascendjob-pytorch.yaml")))

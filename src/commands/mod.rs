@@ -2,10 +2,12 @@
 
 pub(crate) mod agent;
 mod client;
+pub(crate) mod clusterd_config;
 pub(crate) mod dcmi;
 pub(crate) mod explain;
 mod files;
 pub(crate) mod inject;
+pub(crate) mod relay;
 mod signals;
 pub(crate) mod uninject;
 pub(crate) mod webhook;

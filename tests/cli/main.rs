@@ -4,6 +4,7 @@
 //! `UPDATE_EXPECTED=1 cargo test -p swansong --test cli` writes it anew, and `git diff` shows what became of it.
 
 mod bad_input;
+mod clusterd_config;
 mod explain;
 mod inputs;
 mod streams;

@@ -13,4 +13,5 @@ mod kustomize;
 mod network;
 mod pods;
 mod references;
+mod relay;
 mod rights;

@@ -39,10 +39,15 @@ fn is_standard_input(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-fn read(file: &Path) -> anyhow::Result<Input> {
+/// A file's name in messages, and its text.
+pub(crate) fn read_text(file: &Path) -> anyhow::Result<(String, String)> {
     let name = if is_standard_input(file) { "standard input".to_owned() } else { file.display().to_string() };
-    let bytes = bytes(file).with_context(|| name.clone())?;
-    let text = text(bytes).with_context(|| name.clone())?;
+    let text = bytes(file).and_then(text).with_context(|| name.clone())?;
+    Ok((name, text))
+}
+
+fn read(file: &Path) -> anyhow::Result<Input> {
+    let (name, text) = read_text(file)?;
     let source = Source::read(text).with_context(|| name.clone())?;
     Ok(Input { name, source })
 }

@@ -17,8 +17,6 @@ use tonic::transport::server::Connected;
 
 /// Connections in all.
 const TOTAL: usize = 1024;
-/// Connections from one address.
-const PER_SOURCE: usize = 512;
 /// Pings have to be this far apart.
 const PING_INTERVAL: Duration = Duration::from_secs(3);
 /// So many that come too early are forgiven.
@@ -40,8 +38,12 @@ pub struct Count {
 }
 
 /// All connections.
-#[derive(Debug, Default)]
-pub(crate) struct Connections(Mutex<Inner>);
+#[derive(Debug)]
+pub(crate) struct Connections {
+    /// From one address.
+    per_source: usize,
+    inner: Mutex<Inner>,
+}
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -58,8 +60,12 @@ struct Switch {
 }
 
 impl Connections {
+    pub(crate) fn new(per_source: usize) -> Self {
+        Self { per_source, inner: Mutex::default() }
+    }
+
     fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn count(&self) -> Count {
@@ -70,7 +76,7 @@ impl Connections {
     pub(crate) fn accept(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) -> Option<Connection> {
         let mut inner = self.inner();
         let from_there = inner.by_source.get(&peer.ip()).copied().unwrap_or_default();
-        if inner.count.open >= TOTAL || from_there >= PER_SOURCE {
+        if inner.count.open >= TOTAL || from_there >= self.per_source {
             inner.count.refused += 1;
             return None;
         }

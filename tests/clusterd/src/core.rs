@@ -29,6 +29,8 @@ pub struct Settings {
     pub unnumbered: String,
     /// Jobs that have registered.
     pub jobs: HashSet<String>,
+    /// Connections from one address; 512, unless all agents of a test share one.
+    pub per_source: usize,
 }
 
 impl Default for Settings {
@@ -41,6 +43,7 @@ impl Default for Settings {
             nodes: None,
             unnumbered: "some-other-node".to_owned(),
             jobs: HashSet::new(),
+            per_source: 512,
         }
     }
 }

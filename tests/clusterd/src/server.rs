@@ -116,12 +116,13 @@ impl StandIn {
 
     /// Listens on `address`.
     pub async fn start_at(address: SocketAddr, settings: Settings, clock: Clock) -> io::Result<Self> {
+        let connections = Arc::new(Connections::new(settings.per_source));
         let shared = Shared {
             core: Mutex::new(Core::new(settings)),
             calls: Mutex::new(Bucket::new(CALLS, CALLS, clock.now())),
             behaviour: watch::Sender::new(Behaviour::Normal),
             clock,
-            connections: Arc::default(),
+            connections,
         };
         let mut stand_in = Self { address, shared: Arc::new(shared), server: None };
         stand_in.listen().await?;
