@@ -2,7 +2,7 @@
 //!
 //! - [`public_fault`]: a fault as ClusterD takes it, and the rules that it checks.
 //! - [`class`]: what ClusterD is to do with a fault, and the code that says so.
-//! - [`fault_id`]: the name of an episode.
+//! - [`mod@fault_id`]: the name of an episode.
 //! - [`message`]: what is sent, faults and envelope, as protobuf and as JSON.
 //! - [`sink`]: whoever takes batches of faults; [`grpc`] is ClusterD itself, [`config_map`] the way without a connection.
 //! - [`process_fault`]: the fast path, a fault of ranks instead of devices.

@@ -16,5 +16,6 @@ mod jobs;
 mod node_readiness;
 mod overload;
 mod pods;
+mod relay;
 mod secrecy;
 mod support;
