@@ -16,6 +16,7 @@
 //! - [`preload`]: whether the preload is live in the pods of this node.
 //! - [`reason`]: the one vocabulary of findings.
 //! - [`readiness`]: what is told of a node, and when.
+//! - [`relay`]: from device faults to ClusterD.
 //! - [`report`]: what is said about a node.
 //! - [`run`]: the agent that keeps running.
 //! - [`config`]: the YAML file that says what is demanded.
@@ -28,6 +29,7 @@ pub mod node;
 pub mod preload;
 pub mod readiness;
 pub mod reason;
+pub mod relay;
 pub mod report;
 pub mod root;
 pub mod run;

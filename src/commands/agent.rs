@@ -49,6 +49,9 @@ pub(crate) struct Agent {
     /// Address for /healthz, /readyz, /metrics and /status; port 0 chooses a free one
     #[arg(long, env = "SWANSONG_HEALTH_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:8081")]
     health_listen: SocketAddr,
+    /// Tell ClusterD of device faults, as `faults.relay.enabled` in the configuration does
+    #[arg(long, env = "SWANSONG_RELAY_FAULTS")]
+    relay_faults: bool,
     #[command(flatten)]
     logging: Logging,
 }
@@ -65,10 +68,11 @@ enum Output {
 impl Agent {
     /// Checks and prints, or goes on until it is told to stop.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let config = match &self.config {
+        let mut config = match &self.config {
             Some(path) => Config::load(path)?,
             None => Config::default(),
         };
+        config.faults.relay.enabled |= self.relay_faults;
         let root = HostRoot::open(&self.host_root).with_context(|| {
             format!(
                 "--host-root {} can't be opened; mount the host's file system there",

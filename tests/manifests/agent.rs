@@ -28,14 +28,17 @@ fn difference(overlay: &'static str) -> Vec<String> {
     let (base, rendered) = (Rendered::of("agent"), Rendered::of(overlay));
     let mut paths = Vec::new();
     for object in &rendered.objects {
-        let same =
-            base.objects.iter().find(|other| identity(other) == identity(object)).expect("in the base");
+        let Some(same) = base.objects.iter().find(|other| identity(other) == identity(object)) else {
+            paths.push(format!("new {}", identity(object)));
+            continue;
+        };
         let kind = object["kind"].as_str().expect("a kind");
         paths.extend(
             json_patch::diff(same, object).0.iter().map(|operation| format!("{kind} {}", operation.path())),
         );
     }
-    assert_eq!(base.objects.len(), rendered.objects.len());
+    let is_there = |object: &Value| rendered.objects.iter().any(|other| identity(other) == identity(object));
+    assert!(base.objects.iter().all(is_there), "{overlay} takes something away");
     paths
 }
 
@@ -57,7 +60,9 @@ fn the_base_is_neither_privileged_nor_root() {
     assert_eq!(container(&rendered)["securityContext"], expected);
     for rendered in all() {
         for mount in items(&container(&rendered)["volumeMounts"]) {
-            assert_eq!(mount["readOnly"], true, "{mount}");
+            // The one folder that the agent writes is its own.
+            let own = json!({"name": "outbox", "mountPath": "/var/lib/swansong"});
+            assert!(mount["readOnly"] == true || *mount == own, "{mount}");
             assert!(mount.get("subPath").is_none(), "{mount}");
         }
     }
@@ -110,7 +115,27 @@ fn overlays_change_just_what_they_say() {
         "DaemonSet /spec/template/spec/securityContext/runAsUser",
         "DaemonSet /spec/template/spec/volumes/2",
     ];
+    let faults = [
+        "DaemonSet /spec/template/spec/containers/0/args/5",
+        "DaemonSet /spec/template/spec/containers/0/securityContext/allowPrivilegeEscalation",
+        "DaemonSet /spec/template/spec/containers/0/securityContext/capabilities",
+        "DaemonSet /spec/template/spec/containers/0/securityContext/privileged",
+        "DaemonSet /spec/template/spec/containers/0/volumeMounts/2",
+        "DaemonSet /spec/template/spec/securityContext/runAsGroup",
+        "DaemonSet /spec/template/spec/securityContext/runAsNonRoot",
+        "DaemonSet /spec/template/spec/securityContext/runAsUser",
+        "DaemonSet /spec/template/spec/volumes/2",
+        "new ClusterRole swansong-agent-faults",
+        "new ClusterRoleBinding swansong-agent-faults",
+        "new Role kube-system/swansong-agent-faults",
+        "new Role swansong-agent/swansong-agent-faults",
+        "new RoleBinding kube-system/swansong-agent-faults",
+        "new RoleBinding swansong-agent/swansong-agent-faults",
+        "new ValidatingAdmissionPolicy swansong-agent-faults",
+        "new ValidatingAdmissionPolicyBinding swansong-agent-faults",
+    ];
     for (overlay, expected) in [
+        ("overlays/agent-fault-relay", faults.to_vec()),
         ("overlays/agent-mindcluster", nodes.to_vec()),
         ("overlays/agent-preload-check", preload.to_vec()),
         ("overlays/agent-mindcluster-preload-check", [&nodes[..], &preload].concat()),
@@ -139,11 +164,17 @@ fn every_name_that_refers_to_another_object_meets_it() {
         let account = &rendered.one("ServiceAccount")["metadata"]["name"];
         assert_eq!(&pod(&rendered)["serviceAccountName"], account);
         let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE});
-        assert_eq!(rendered.one("ClusterRoleBinding")["subjects"], json!([subject]));
-        assert_eq!(
-            rendered.one("ClusterRoleBinding")["roleRef"]["name"],
-            rendered.one("ClusterRole")["metadata"]["name"]
-        );
+        for kind in ["ClusterRole", "Role"] {
+            for binding in rendered.of_kind(&format!("{kind}Binding")) {
+                assert_eq!(binding["subjects"], json!([subject]));
+                assert_eq!(binding["roleRef"]["kind"], kind);
+                let (name, namespace) = (&binding["roleRef"]["name"], &binding["metadata"]["namespace"]);
+                let is_it = |role: &&Value| {
+                    role["metadata"]["name"] == *name && role["metadata"]["namespace"] == *namespace
+                };
+                assert_eq!(rendered.of_kind(kind).filter(is_it).count(), 1, "{}", identity(binding));
+            }
+        }
         let user = format!("'system:serviceaccount:{NAMESPACE}:{}'", account.as_str().expect("a name"));
         for policy in rendered.of_kind("ValidatingAdmissionPolicy") {
             let by = policy["spec"]["matchConditions"][0]["expression"].as_str().expect("a condition");
@@ -169,7 +200,13 @@ fn every_name_that_refers_to_another_object_meets_it() {
 fn the_policy_names_what_the_agent_writes() {
     let policies =
         fs::read_to_string(root().join("manifests/agent/admission-policy.yaml")).expect("the policy");
-    for name in ["swansong.dev/dump-ready", "swansong.dev/boot-id", "swansong.dev/not-ready", "DumpReady"] {
+    for name in [
+        "swansong.dev/dump-ready",
+        "swansong.dev/boot-id",
+        "swansong.dev/not-ready",
+        "DumpReady",
+        "FaultsRelayed",
+    ] {
         assert!(policies.contains(&format!("'{name}'")), "{name}");
     }
 }

@@ -214,7 +214,7 @@ impl Checker {
     }
 
     /// A time to hold, which may be none at all.
-    fn hold(&mut self, key: &str, duration: At<String>) -> Option<Duration> {
+    pub(super) fn hold(&mut self, key: &str, duration: At<String>) -> Option<Duration> {
         if duration.as_ref().is_some_and(|text| humantime::parse_duration(&text.value) == Ok(Duration::ZERO))
         {
             return Some(Duration::ZERO);

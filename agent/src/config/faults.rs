@@ -8,6 +8,7 @@ use swansong_fault::{Code, Frequency, Lasting, Level, RuleError, Rules};
 
 use super::check::Checker;
 use super::file;
+use super::relay::RelaySettings;
 
 /// How faults are told and classified.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct FaultSettings {
     pub rules_from_cluster: bool,
     /// How often the device nodes are looked at, besides whenever something is heard of them.
     pub device_interval: Duration,
+    /// Whether and how ClusterD is told of faults.
+    pub relay: RelaySettings,
 }
 
 impl Default for FaultSettings {
@@ -29,6 +32,7 @@ impl Default for FaultSettings {
             rules: Rules::default(),
             rules_from_cluster: false,
             device_interval: Duration::from_secs(10),
+            relay: RelaySettings::default(),
         }
     }
 }
@@ -52,6 +56,7 @@ impl Checker {
         if let Some(interval) = self.pace("faults.devices.interval", Duration::from_millis(100), interval) {
             self.config.faults.device_interval = interval;
         }
+        self.relay(section.relay.unwrap_or_default());
     }
 
     fn frequency(&mut self, key: &str, at: Location, rule: file::Frequency) {

@@ -91,6 +91,30 @@ pub(super) struct FaultSection {
     pub(super) classification: Option<Classification>,
     pub(super) rules: Option<Rules>,
     pub(super) devices: Option<Devices>,
+    pub(super) relay: Option<Relay>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Relay {
+    pub(super) enabled: Option<bool>,
+    pub(super) dcmi: Option<bool>,
+    pub(super) outbox: At<String>,
+    pub(super) settle: At<String>,
+    pub(super) settle_sub_health: At<String>,
+    pub(super) notices: Option<bool>,
+    pub(super) recall_after_dump: Option<bool>,
+    pub(super) fast_dump: Option<bool>,
+    pub(super) config_map_namespace: At<String>,
+    pub(super) via: Option<Via>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Via {
+    pub(super) address: At<String>,
+    pub(super) authority: At<String>,
+    pub(super) token: At<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

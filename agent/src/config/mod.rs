@@ -3,6 +3,7 @@
 mod check;
 mod faults;
 mod file;
+mod relay;
 
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use self::faults::FaultSettings;
+pub use self::relay::{RelaySettings, Via};
 use crate::check::{CheckName, Family, Trust, Version, pci_ids};
 use crate::readiness;
 pub use swansong_config::{ConfigError, Fault, Faults};

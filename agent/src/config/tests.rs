@@ -93,6 +93,7 @@ faults:
             rules,
             rules_from_cluster: true,
             device_interval: Duration::from_secs(2),
+            relay: RelaySettings::default(),
         },
     };
     assert_eq!(config, expected);

@@ -131,7 +131,7 @@ impl ApiServer {
     }
 
     /// A whole answer.
-    pub(super) async fn call(
+    pub(crate) async fn call(
         &self,
         method: Method,
         path: &str,

@@ -47,6 +47,19 @@ pub(crate) enum About {
         /// The container's name.
         container: String,
     },
+    /// A job.
+    Job {
+        /// As `mindxdl.gitee.com/v1`.
+        api_version: String,
+        /// As `AscendJob`.
+        kind: String,
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
 }
 
 /// Something to tell.
@@ -175,7 +188,7 @@ impl Known {
         // What is told once has the same name in every process, so that the API server knows it.
         let suffix = mark.unwrap_or_else(|| hasher.finish() ^ fastrand::u64(..));
         let object = match &event.about {
-            About::Node(name) => name,
+            About::Node(name) | About::Job { name, .. } => name,
             About::Container { pod, .. } => pod,
         };
         // A name has at most 253 characters.
@@ -244,7 +257,7 @@ async fn send(api: &ApiServer, entry: &mut Entry, node: &str) -> Result<(), ApiE
     let namespace = match &entry.event.about {
         // Where the kubelet's are.
         About::Node(_) => "default",
-        About::Container { namespace, .. } => namespace,
+        About::Container { namespace, .. } | About::Job { namespace, .. } => namespace,
     };
     let events = format!("/api/v1/namespaces/{namespace}/events");
     if entry.told > 0 {
@@ -295,6 +308,9 @@ fn body(entry: &Entry, namespace: &str, node: &str) -> Value {
         About::Container { namespace, pod, uid, container } => json!({
             "apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": pod, "uid": uid,
             "fieldPath": format!("spec.containers{{{container}}}"),
+        }),
+        About::Job { api_version, kind, namespace, name, uid } => json!({
+            "apiVersion": api_version, "kind": kind, "namespace": namespace, "name": name, "uid": uid,
         }),
     };
     json!({

@@ -16,4 +16,4 @@ pub(crate) use self::event::{About, Events, Outgoing, Recorder};
 pub use self::follow::Timing;
 pub(crate) use self::follow::{Change, Follow, follow};
 pub use self::view::NodeState;
-pub(crate) use self::write::{tell, toggle_taint};
+pub(crate) use self::write::{tell, tell_relayed, toggle_taint};

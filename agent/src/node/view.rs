@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::readiness::{BOOT_ID, CONDITION, Condition, LABEL, TAINT, Told};
+use crate::relay::CONDITION as RELAYED;
 use crate::report::Ready;
 
 /// The effect of the taint.
@@ -30,6 +31,8 @@ pub struct NodeState {
     pub taints: Vec<Value>,
     /// How many NPUs the node has by its capacity.
     pub npus: Option<u32>,
+    /// The condition of the relay.
+    pub relayed: Option<Condition>,
 }
 
 impl NodeState {
@@ -45,8 +48,14 @@ impl NodeState {
         let mut labels = metadata.labels.take().unwrap_or_default();
         let mut annotations = metadata.annotations.take().unwrap_or_default();
         let taints = spec.taints.unwrap_or_default();
-        let condition =
-            status.conditions.unwrap_or_default().into_iter().find(|condition| condition.kind == CONDITION);
+        let (mut condition, mut relayed) = (None, None);
+        for one in status.conditions.unwrap_or_default() {
+            match &*one.kind {
+                CONDITION => condition = Some(one),
+                RELAYED => relayed = Some(one),
+                _ => {}
+            }
+        }
         let capacity = status.capacity.unwrap_or_default();
         let npus: u32 = WHOLE_NPUS.iter().filter_map(|&name| capacity.get(name)?.parse::<u32>().ok()).sum();
         Ok(Self {
@@ -60,6 +69,7 @@ impl NodeState {
             resource_version: metadata.resource_version.into_owned(),
             taints,
             npus: (npus > 0).then_some(npus),
+            relayed: relayed.map(RawCondition::read),
         })
     }
 

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::api::{ApiError, ApiServer};
 use super::view::{NO_SCHEDULE, NodeState, is_ours};
-use crate::readiness::{BOOT_ID, CONDITION, LABEL, TAINT, Write};
+use crate::readiness::{BOOT_ID, CONDITION, Condition, LABEL, TAINT, Write};
+use crate::relay::CONDITION as RELAYED;
 
 /// How often somebody else may come in between.
 const ATTEMPTS: usize = 10;
@@ -16,17 +17,9 @@ const ATTEMPTS: usize = 10;
 ///
 /// A strategic merge names the condition by its type and leaves all others alone.
 pub(crate) async fn tell(api: &ApiServer, node: &str, write: &Write) -> Result<NodeState, ApiError> {
-    let condition = &write.condition;
     let mut change = json!({
         "metadata": {"labels": {LABEL: write.label}},
-        "status": {"conditions": [{
-            "type": CONDITION,
-            "status": condition.status.as_str(),
-            "reason": condition.reason,
-            "message": condition.message,
-            "lastHeartbeatTime": time(condition.heartbeat),
-            "lastTransitionTime": time(condition.transition),
-        }]},
+        "status": {"conditions": [of_type(CONDITION, &write.condition)]},
     });
     if let Some(boot_id) = &write.boot_id {
         change["metadata"]["annotations"] = json!({BOOT_ID: boot_id});
@@ -35,6 +28,30 @@ pub(crate) async fn tell(api: &ApiServer, node: &str, write: &Write) -> Result<N
     let answer =
         api.call(Method::PATCH, &path, "application/strategic-merge-patch+json", bytes(&change)).await?;
     read(&path, &answer)
+}
+
+/// Writes the relay's condition.
+pub(crate) async fn tell_relayed(
+    api: &ApiServer,
+    node: &str,
+    condition: &Condition,
+) -> Result<NodeState, ApiError> {
+    let change = json!({"status": {"conditions": [of_type(RELAYED, condition)]}});
+    let path = format!("/api/v1/nodes/{node}/status");
+    let answer =
+        api.call(Method::PATCH, &path, "application/strategic-merge-patch+json", bytes(&change)).await?;
+    read(&path, &answer)
+}
+
+fn of_type(kind: &str, condition: &Condition) -> Value {
+    json!({
+        "type": kind,
+        "status": condition.status.as_str(),
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastHeartbeatTime": time(condition.heartbeat),
+        "lastTransitionTime": time(condition.transition),
+    })
 }
 
 /// Adds the taint or takes it away. A Node's taints are one list without keys, written as a whole: the write names the

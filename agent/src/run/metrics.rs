@@ -1,5 +1,6 @@
 //! The agent's metrics. Labels have few values, all known at compile time.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,6 +13,7 @@ use prometheus_client::registry::Registry;
 
 use crate::preload::{Outcome, PodVerdict};
 use crate::readiness::Cause;
+use crate::relay::Metrics as RelayMetrics;
 use crate::report::{Ready, Report, Status};
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
@@ -29,6 +31,8 @@ const OUTCOMES: [(Outcome, &str); 4] = [
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
+    /// Those of the relay of faults.
+    pub(crate) relay: Arc<RelayMetrics>,
     ready: Numbers<1>,
     checks: Numbers<2>,
     check_duration: Seconds,
@@ -47,6 +51,7 @@ impl Metrics {
         let mut registry = Registry::with_prefix("swansong_agent");
         registry.register("build", "The program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
         let metrics = Self {
+            relay: Arc::new(RelayMetrics::new(&mut registry)),
             ready: Family::default(),
             checks: Family::default(),
             check_duration: Seconds::default(),
@@ -103,7 +108,7 @@ impl Metrics {
         for result in ["told", "dropped"] {
             let _ = self.events.get_or_create(&[("result", result)]);
         }
-        for about in ["node", "taint", "events"] {
+        for about in ["node", "taint", "events", "relayed"] {
             let _ = self.api_failures.get_or_create(&[("about", about)]);
         }
         for cause in Cause::ALL {

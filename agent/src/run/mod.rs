@@ -4,15 +4,19 @@
 //! check (a thread) ┐
 //! clusterd         ├→ tell → node, Events        preload (a thread) → Events
 //! node (watch)     ┘                             pods (watch) ┘
+//!
+//! dcmi, devices, device-plugin (sources) → relay → ClusterD, Events;  relay → relayed → node
 //! ```
 //!
 //! Each of these is a task that never ends by itself; one that does, or that doesn't move any more, fails `/healthz`.
 
 mod check;
+mod faults;
 mod metrics;
 mod pause;
 mod pods;
 mod preload;
+mod relayed;
 mod serve;
 mod status;
 mod task;
@@ -25,6 +29,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use swansong_clusterd::Grpc;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
@@ -58,6 +63,9 @@ pub struct Parts {
 /// The agent can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// ClusterD's address can't be used.
+    #[error("clusterd.address: {0}")]
+    Clusterd(#[from] swansong_clusterd::grpc::AddressError),
     /// The port can't be opened.
     #[error("{address} can't be listened on: {problem}; choose another by --health-listen")]
     Bind {
@@ -73,6 +81,8 @@ pub struct Agent {
     listener: TcpListener,
     address: SocketAddr,
     shared: Arc<Shared>,
+    /// ClusterD, where it is told of faults.
+    clusterd: Option<Grpc>,
     parts: Parts,
 }
 
@@ -95,7 +105,9 @@ impl Agent {
         let boot_id = boot_id(&parts.host_root);
         let shared =
             Arc::new(Shared::new(parts.node.clone(), boot_id, Tasks::new(Arc::clone(&metrics)), metrics));
-        Ok(Self { listener, address, shared, parts })
+        let told = parts.config.faults.relay.enabled;
+        let clusterd = told.then(|| faults::clusterd(&parts.config)).transpose()?;
+        Ok(Self { listener, address, shared, clusterd, parts })
     }
 
     /// Where health, metrics and status are told, with the port that was chosen.
@@ -105,7 +117,7 @@ impl Agent {
 
     /// Runs until `stop` comes. What the node shows stays as it is: the next agent goes on from there.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { listener, shared, parts, .. } = self;
+        let Self { listener, shared, clusterd, parts, .. } = self;
         let Parts { config, host_root, node, api, timing, .. } = parts;
         let (config, api, timing) = (Arc::new(config), Arc::new(api), Arc::new(timing));
         let (events, recorder) = Recorder::new(&node, Arc::clone(&shared.metrics));
@@ -160,6 +172,7 @@ impl Agent {
         }
         {
             let (shared, config, root) = (shared.clone(), config.clone(), host_root.clone());
+            let events = events.clone();
             all.spawn(supervise(
                 shared.tasks.add("preload", patience(config.scan_interval)),
                 move |progress| {
@@ -176,6 +189,18 @@ impl Agent {
                     async move { Err(never(recorder.lock().await.run(&api, &timing, &progress).await)) }
                 },
             ));
+        }
+        if let Some(clusterd) = clusterd {
+            let settings = &config.faults.relay.clone();
+            let common = faults::Common {
+                shared: shared.clone(),
+                config: config.clone(),
+                host_root,
+                api,
+                timing,
+                events,
+            };
+            faults::start(&mut all, &common, settings, clusterd);
         }
         all.spawn(serve::serve(listener, shared));
         tokio::select! {

@@ -1,4 +1,4 @@
-//! The injected pods of this node.
+//! The pods of this node: those that are injected, and those that use NPUs.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -11,8 +11,9 @@ use super::status::Shared;
 use super::task::{Ended, Progress};
 use crate::node::{ApiServer, Change, Follow, Timing, follow};
 use crate::preload::InjectedPod;
+use crate::relay::NpuPod;
 
-/// Keeps the list of injected pods.
+/// Keeps the lists of pods.
 pub(super) async fn watch(
     shared: Arc<Shared>,
     api: Arc<ApiServer>,
@@ -49,10 +50,22 @@ impl Follow for Pods {
     fn replace(&mut self, objects: &[&RawValue]) {
         let pods = objects.iter().filter_map(|object| read(object)).collect();
         self.0.pods.send_replace(pods);
+        let users = objects.iter().filter_map(|object| NpuPod::read(object.get().as_bytes())).collect();
+        self.0.npu_pods.send_replace(Arc::new(users));
     }
 
     fn change(&mut self, change: Change, object: &RawValue) {
         let Ok(head) = serde_json::from_str::<Head>(object.get()) else { return };
+        let user = (change == Change::Applied).then(|| NpuPod::read(object.get().as_bytes())).flatten();
+        self.0.npu_pods.send_if_modified(|pods| {
+            let known = pods.iter().find(|known| known.uid == head.metadata.uid);
+            if known == user.as_ref() {
+                return false;
+            }
+            let others = pods.iter().filter(|known| known.uid != head.metadata.uid).cloned();
+            *pods = Arc::new(others.chain(user).collect());
+            true
+        });
         let pod = if change == Change::Applied { read(object) } else { None };
         self.0.pods.send_if_modified(|pods| {
             let place = pods.iter().position(|known| known.uid == head.metadata.uid);

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde::Serialize;
+use swansong_fault::Choice;
+use swansong_fault::device_plugin::DevicePlugin;
 use tokio::sync::watch;
 
 use super::NodeSeen;
@@ -12,6 +14,7 @@ use super::task::{TaskView, Tasks};
 use crate::check::Dialled;
 use crate::preload::{InjectedPod, PodVerdict};
 use crate::readiness::Condition;
+use crate::relay::{NpuPod, View as FaultView};
 use crate::report::{Ready, Report};
 
 /// The last round of checks.
@@ -38,6 +41,14 @@ pub(super) struct Shared {
     pub(super) seen: NodeSeen,
     pub(super) pods: watch::Sender<Vec<InjectedPod>>,
     pub(super) verdicts: watch::Sender<Arc<Vec<PodVerdict>>>,
+    /// The pods that use NPUs; read only where faults are told.
+    pub(super) npu_pods: watch::Sender<Arc<Vec<NpuPod>>>,
+    /// What the device plugin publishes of this node.
+    pub(super) device_plugin: watch::Sender<Arc<DevicePlugin>>,
+    /// How faults are classified.
+    pub(super) classes: watch::Sender<Arc<Choice>>,
+    /// What the relay of faults says; `None` where there is none.
+    pub(super) faults: watch::Sender<Option<Arc<FaultView>>>,
     ready: AtomicBool,
 }
 
@@ -56,6 +67,8 @@ struct View<'a> {
     /// What the Node shows; `null` while it isn't known.
     told: Option<ToldView<'a>>,
     preload: &'a [PodVerdict],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    faults: Option<&'a FaultView>,
     tasks: Vec<TaskView>,
 }
 
@@ -95,6 +108,10 @@ impl Shared {
             seen: watch::Sender::new(None),
             pods: watch::Sender::new(Vec::new()),
             verdicts: watch::Sender::new(Arc::default()),
+            npu_pods: watch::Sender::new(Arc::default()),
+            device_plugin: watch::Sender::new(Arc::default()),
+            classes: watch::Sender::new(Arc::new(Choice::new())),
+            faults: watch::Sender::new(None),
             ready: AtomicBool::new(false),
         }
     }
@@ -120,6 +137,7 @@ impl Shared {
         let look = self.look.borrow().clone();
         let seen = self.seen.borrow().clone();
         let verdicts = self.verdicts.borrow().clone();
+        let faults = self.faults.borrow().clone();
         let told = seen.as_ref().map(|node| ToldView {
             condition: node.told.condition.as_ref().map(ConditionView::of),
             label: node.told.label.as_deref(),
@@ -134,6 +152,7 @@ impl Shared {
             checks_hang: matches!(look, Look::Hangs),
             told,
             preload: &verdicts,
+            faults: faults.as_deref(),
             tasks: self.tasks.view(),
         };
         // Strings, numbers and lists can always be written.

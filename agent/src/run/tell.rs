@@ -64,7 +64,7 @@ impl Follow for Own {
 }
 
 /// A watch and the answers to writes come by different ways, so that the older may come last.
-fn show(seen: &NodeSeen, state: NodeState) {
+pub(super) fn show(seen: &NodeSeen, state: NodeState) {
     seen.send_if_modified(|known| {
         if known.as_ref().is_some_and(|known| !state.is_as_new_as(known) || **known == state) {
             return false;

@@ -1,0 +1,245 @@
+//! The pods of this node that use NPUs, as far as a fault concerns them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use swansong_fault::Subject;
+
+/// What the device plugin writes when it has mounted devices: from this ClusterD knows ranks
+/// (`ascend-common/api`, `docs/en/scheduling/api/k8s.md`).
+const CONFIGURATION: &str = "ascend.kubectl.kubernetes.io/ascend-910-configuration";
+/// What was really mounted, and what the scheduler chose, in this order.
+const GRANTED: [&str; 3] = ["huawei.com/AscendReal", "huawei.com/Ascend910", "huawei.com/npu"];
+const GROUP: &str = "scheduling.k8s.io/group-name";
+const RANK: &str = "hccl/rankIndex";
+/// Asks for the dump by the direct way.
+pub(crate) const FAST_DUMP: &str = "swansong.dev/fast-dump";
+
+/// Kinds that have a PodGroup with a strategy.
+const JOBS: [&str; 2] = ["AscendJob", "Job"];
+
+/// A pod that uses NPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NpuPod {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    /// The container that Events are about: `ascend`, or the first.
+    pub(crate) container: String,
+    /// Whether it runs.
+    pub(crate) running: bool,
+    /// Its PodGroup.
+    pub(crate) group: Option<String>,
+    /// The job that it belongs to.
+    pub(crate) job: Option<Owner>,
+    /// Physical ids by the device plugin's configuration, in the order of ranks; `None` without one that can be read.
+    pub(crate) configured: Option<Vec<u32>>,
+    /// Physical ids that were granted by other annotations.
+    pub(crate) granted: Vec<u32>,
+    /// The pod's own rank.
+    pub(crate) rank: Option<u32>,
+    /// Whether the direct way is asked for.
+    pub(crate) fast_dump: bool,
+}
+
+/// A job, as an owner reference has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Owner {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+impl NpuPod {
+    /// Reads a Pod as the API server gives it. `None` if it has ended, or has nothing to do with NPUs.
+    pub(crate) fn read(json: &[u8]) -> Option<Self> {
+        let pod: Pod<'_> = serde_json::from_slice(json).ok()?;
+        let metadata = pod.metadata.unwrap_or_default();
+        let annotations = metadata.annotations.unwrap_or_default();
+        let annotation = |name: &str| annotations.get(name).and_then(Option::as_deref);
+        let configured = annotation(CONFIGURATION).map(configured);
+        let granted: Vec<u32> =
+            GRANTED.iter().find_map(|name| annotation(name)).map(granted).unwrap_or_default();
+        if configured.is_none() && granted.is_empty() {
+            return None;
+        }
+        let phase = pod.status.unwrap_or_default().phase.unwrap_or_default();
+        if matches!(&*phase, "Succeeded" | "Failed") {
+            return None;
+        }
+        let owners = metadata.owner_references.unwrap_or_default();
+        let job = owners.into_iter().find(|owner| JOBS.contains(&owner.kind.as_str()));
+        let containers = pod.spec.unwrap_or_default().containers.unwrap_or_default();
+        let container = containers
+            .iter()
+            .find(|container| container.name == "ascend")
+            .or(containers.first())
+            .map_or_else(String::new, |container| container.name.to_string());
+        let own = |text: Option<Cow<'_, str>>| text.unwrap_or_default().into_owned();
+        Some(Self {
+            namespace: own(metadata.namespace),
+            name: own(metadata.name),
+            uid: own(metadata.uid),
+            container,
+            running: phase == "Running",
+            group: annotation(GROUP).map(str::to_owned),
+            job,
+            configured: configured.flatten(),
+            granted,
+            rank: annotation(RANK).and_then(|rank| rank.trim().parse().ok()),
+            fast_dump: annotation(FAST_DUMP).is_some_and(|value| value.trim() == "true"),
+        })
+    }
+
+    /// Whether a fault of `subject` concerns it.
+    pub(crate) fn uses(&self, subject: Subject) -> bool {
+        match subject {
+            Subject::Node => true,
+            Subject::Npu(id) => {
+                self.granted.contains(&id) || self.configured.as_ref().is_some_and(|ids| ids.contains(&id))
+            }
+        }
+    }
+
+    /// The job's name, by which its ConfigMaps are called.
+    pub(crate) fn job_name(&self) -> Option<&str> {
+        self.job.as_ref().map(|job| job.name.as_str())
+    }
+
+    /// Global ranks of the devices that `subject` concerns: the pod's rank by devices in a pod, and the place in the
+    /// configuration, as ClusterD counts them.
+    pub(crate) fn ranks(&self, subject: Subject) -> Vec<u32> {
+        let (Some(devices), Some(rank)) = (&self.configured, self.rank) else { return Vec::new() };
+        let count = u32::try_from(devices.len()).unwrap_or(u32::MAX);
+        let concerned = |id: u32| matches!(subject, Subject::Node) || subject == Subject::Npu(id);
+        (0u32..)
+            .zip(devices)
+            .filter(|&(_, &id)| concerned(id))
+            .filter_map(|(place, _)| rank.checked_mul(count)?.checked_add(place))
+            .collect()
+    }
+}
+
+/// `{"pod_name":…,"server_id":…,"devices":[{"device_id":"3","device_ip":…}]}`.
+fn configured(text: &str) -> Option<Vec<u32>> {
+    #[derive(Deserialize)]
+    struct Configuration<'a> {
+        #[serde(borrow)]
+        devices: Vec<Device<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Device<'a> {
+        #[serde(borrow)]
+        device_id: Cow<'a, str>,
+    }
+    let configuration: Configuration<'_> = serde_json::from_str(text).ok()?;
+    configuration.devices.iter().map(|device| device.device_id.trim().parse().ok()).collect()
+}
+
+/// `Ascend910-3,Ascend910-4`, `npu-3`; virtual devices (`Ascend910-2c-100-3`) end in the physical id too.
+fn granted(text: &str) -> Vec<u32> {
+    text.split(',').filter_map(|device| device.trim().rsplit_once('-')?.1.parse().ok()).collect()
+}
+
+#[derive(Deserialize)]
+struct Pod<'a> {
+    #[serde(borrow)]
+    metadata: Option<Metadata<'a>>,
+    #[serde(borrow)]
+    spec: Option<Spec<'a>>,
+    #[serde(borrow)]
+    status: Option<Status<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    #[serde(borrow)]
+    uid: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    namespace: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    annotations: Option<BTreeMap<String, Option<String>>>,
+    owner_references: Option<Vec<Owner>>,
+}
+
+#[derive(Default, Deserialize)]
+struct Spec<'a> {
+    #[serde(borrow)]
+    containers: Option<Vec<Container<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Container<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+}
+
+#[derive(Default, Deserialize)]
+struct Status<'a> {
+    #[serde(borrow)]
+    phase: Option<Cow<'a, str>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(annotations: &serde_json::Value, phase: &str) -> Option<NpuPod> {
+        let owner = json!({"apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob", "name": "bert", "uid": "j", "controller": true});
+        let pod = json!({
+            "metadata": {"name": "bert-worker-0", "namespace": "ml", "uid": "u", "annotations": annotations, "ownerReferences": [owner]},
+            "spec": {"containers": [{"name": "side"}, {"name": "ascend"}]},
+            "status": {"phase": phase},
+        });
+        NpuPod::read(pod.to_string().as_bytes())
+    }
+
+    fn configuration(ids: &[&str]) -> String {
+        let devices: Vec<_> =
+            ids.iter().map(|id| json!({"device_id": id, "device_ip": "10.0.0.1"})).collect();
+        json!({"pod_name": "bert-worker-0", "server_id": "10.0.0.9", "devices": devices}).to_string()
+    }
+
+    #[test]
+    fn ranks_are_counted_as_clusterd_counts_them() {
+        let annotations = json!({
+            CONFIGURATION: configuration(&["0", "1", "2", "3", "4", "5", "6", "7"]), RANK: "1", GROUP: "bert-j",
+        });
+        let pod = pod(&annotations, "Running").expect("it uses NPUs");
+        // The real ClusterD calls device 3 of the second pod rank 11.
+        assert_eq!(pod.ranks(Subject::Npu(3)), [11]);
+        assert_eq!(pod.ranks(Subject::Node), [8, 9, 10, 11, 12, 13, 14, 15]);
+        assert!(pod.uses(Subject::Npu(3)) && !pod.uses(Subject::Npu(8)));
+        assert_eq!((pod.container.as_str(), pod.job_name(), pod.running), ("ascend", Some("bert"), true));
+    }
+
+    #[test]
+    fn what_is_granted_and_not_configured_is_used_all_the_same() {
+        let pod = pod(&json!({"huawei.com/AscendReal": "Ascend910-3, Ascend910-4"}), "Pending")
+            .expect("it uses NPUs");
+        assert_eq!((pod.granted.as_slice(), pod.configured.as_ref()), (&[3, 4][..], None));
+        assert!(pod.uses(Subject::Npu(4)) && pod.ranks(Subject::Npu(4)).is_empty());
+    }
+
+    #[test]
+    fn pods_that_a_fault_doesnt_concern() {
+        assert_eq!(pod(&json!({}), "Running"), None);
+        assert_eq!(pod(&json!({"huawei.com/npu": "npu-1"}), "Succeeded"), None);
+        assert_eq!(NpuPod::read(b"[]"), None);
+    }
+
+    #[test]
+    fn a_configuration_that_cant_be_read_names_no_device() {
+        for text in ["", "{}", r#"{"devices":[{"device_id":"x"}]}"#, r#"{"devices":[{"device_id":3}]}"#] {
+            let pod = pod(&json!({CONFIGURATION: text}), "Running").expect("it has one");
+            assert_eq!(pod.configured, None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What ClusterD has, compared with what it should have.
+//!
+//! An answer of 0 proves nothing: ClusterD says it too for what it drops. What it has stands in the ConfigMap
+//! `statistic-fault-info`. So what stands here and isn't there is sent again, and what is there and isn't known here is
+//! taken back: by an agent that lost its outbox, or by one whose recovery ClusterD lost.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use swansong_fault::Assertion;
+
+use super::episode::Episode;
+use super::plan::{CONFIRM, Head, Origin, Parcel, Relay, Stands, Verdict};
+
+/// Between two looks while something isn't confirmed.
+const LOOK_SOON: Duration = Duration::from_millis(1500);
+/// Between two looks while something stands.
+const LOOK_LATE: Duration = Duration::from_mins(5);
+/// ClusterD keeps a recovery back until the occurrence is five seconds old, in its memory only.
+const CERTAIN: Duration = Duration::from_secs(6);
+/// After so many in vain it is said.
+const ATTEMPTS: u32 = 3;
+
+/// What ClusterD has of this node's faults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum View {
+    /// These.
+    Has {
+        /// Their ids.
+        ids: BTreeSet<String>,
+        /// Whether these are all.
+        complete: bool,
+    },
+    /// It can't be known: the ConfigMap may not be read.
+    Forbidden,
+}
+
+#[derive(Debug)]
+pub(super) struct Reconciled {
+    /// Whether what ClusterD has can be read.
+    pub(super) confirmable: bool,
+    /// Since when each standing fault is to be seen at ClusterD, and how often it was sent again.
+    since: HashMap<String, (Duration, u32)>,
+    lost: BTreeSet<String>,
+    recalls: BTreeSet<String>,
+    orphans: BTreeSet<String>,
+    looked: Option<Duration>,
+    unconfirmed: bool,
+}
+
+impl Default for Reconciled {
+    fn default() -> Self {
+        Self {
+            confirmable: true,
+            since: HashMap::new(),
+            lost: BTreeSet::new(),
+            recalls: BTreeSet::new(),
+            orphans: BTreeSet::new(),
+            looked: None,
+            unconfirmed: true,
+        }
+    }
+}
+
+impl Reconciled {
+    pub(super) fn keep(&mut self, stands: &[Stands<'_>], now: Duration) {
+        let known = |id: &String| stands.iter().any(|stands| stands.id == *id);
+        self.since.retain(|id, _| known(id));
+        self.lost.retain(known);
+        self.recalls.retain(known);
+        for stands in stands {
+            self.since.entry(stands.id.to_owned()).or_insert((now, 0));
+        }
+    }
+
+    pub(super) fn parcels(&self, stands: &[Stands<'_>], heads: &[Head<'_>]) -> Vec<Parcel> {
+        let parcel = |id: &str, episode: &Episode, origin, assertion| Parcel {
+            origin,
+            id: id.to_owned(),
+            assertion,
+            episode: episode.clone(),
+        };
+        let mut parcels = Vec::new();
+        for stands in stands {
+            // Its end is on the way.
+            if heads.iter().any(|head| head.id == stands.id) {
+                continue;
+            }
+            if self.recalls.contains(stands.id) {
+                parcels.push(parcel(stands.id, stands.episode, Origin::Recalled, Assertion::Recover));
+            } else if self.lost.contains(stands.id) {
+                parcels.push(parcel(stands.id, stands.episode, Origin::Lost, Assertion::Occur));
+            }
+        }
+        let orphan = |id: &String| parcel(id, &Episode::of_id(id), Origin::Orphan, Assertion::Recover);
+        parcels.extend(self.orphans.iter().map(orphan));
+        parcels
+    }
+
+    pub(super) const fn unconfirmed(&mut self) {
+        self.unconfirmed = true;
+    }
+
+    pub(super) fn sent_again(&mut self, id: &str, now: Duration) {
+        self.lost.remove(id);
+        if let Some((since, times)) = self.since.get_mut(id) {
+            *since = now;
+            *times += 1;
+        }
+        self.unconfirmed = true;
+    }
+
+    pub(super) fn recalled(&mut self, id: &str) {
+        self.recalls.remove(id);
+        self.unconfirmed = true;
+    }
+
+    pub(super) fn orphan_told(&mut self, id: &str) {
+        self.orphans.remove(id);
+    }
+}
+
+impl Relay {
+    /// When ClusterD's ConfigMap is to be looked at, if at all.
+    pub(crate) fn look_at(&self, anything: bool) -> Option<Duration> {
+        let state = &self.reconciled;
+        match state.looked {
+            // At the start: what did the process before leave there?
+            None => Some(Duration::ZERO),
+            Some(looked) if state.unconfirmed && anything => Some(looked + LOOK_SOON),
+            Some(looked) if anything => Some(looked + LOOK_LATE),
+            Some(_) => None,
+        }
+    }
+
+    /// Takes back a fault that stands, since it has done what it was for.
+    pub(crate) fn recall(&mut self, id: &str) {
+        self.reconciled.recalls.insert(id.to_owned());
+    }
+
+    /// Faults that were sent again and again and that ClusterD doesn't show.
+    pub(crate) fn unheard(&self) -> impl Iterator<Item = &str> {
+        let since = self.reconciled.since.iter();
+        since.filter(|(_, (_, times))| *times >= ATTEMPTS).map(|(id, _)| id.as_str())
+    }
+
+    /// Compares.
+    pub(crate) fn confirm(
+        &mut self,
+        view: &View,
+        heads: &[Head<'_>],
+        stands: &[Stands<'_>],
+        now: Duration,
+    ) -> Vec<Verdict> {
+        let state = &mut self.reconciled;
+        state.looked = Some(now);
+        let (has, complete) = match view {
+            View::Has { ids, complete } => (ids, *complete),
+            View::Forbidden => (&BTreeSet::new(), false),
+        };
+        state.confirmable = complete;
+        let mut verdicts = Vec::new();
+        let mut open = false;
+        for head in heads.iter().filter(|head| head.assertion == Assertion::Recover) {
+            if let Some(&again) = self.taken.get(&head.seq) {
+                if !complete {
+                    verdicts.push(Verdict::Accept(head.seq));
+                } else if has.contains(head.id) {
+                    open = true;
+                } else if now + CONFIRM >= again + CERTAIN {
+                    verdicts.push(Verdict::Accept(head.seq));
+                } else {
+                    open = true;
+                }
+            }
+        }
+        for stands in stands.iter().filter(|stands| !heads.iter().any(|head| head.id == stands.id)) {
+            match (has.contains(stands.id), stands.note.recalled) {
+                (true, true) => drop(state.recalls.insert(stands.id.to_owned())),
+                (true, false) => {
+                    state.lost.remove(stands.id);
+                    if let Some((_, times)) = state.since.get_mut(stands.id) {
+                        *times = 0;
+                    }
+                    if !stands.note.confirmed {
+                        verdicts.push(Verdict::Confirmed(stands.id.to_owned()));
+                    }
+                }
+                (false, false) if complete => {
+                    let since = state.since.get(stands.id).map_or(now, |&(since, _)| since);
+                    if now.saturating_sub(since) >= CONFIRM {
+                        state.lost.insert(stands.id.to_owned());
+                    }
+                    open = true;
+                }
+                (false, _) => {}
+            }
+        }
+        let known =
+            |id: &str| heads.iter().any(|head| head.id == id) || stands.iter().any(|stands| stands.id == id);
+        state.orphans = has.iter().filter(|id| !known(id)).cloned().collect();
+        state.unconfirmed = open || !self.taken.is_empty() || !state.orphans.is_empty();
+        verdicts
+    }
+}

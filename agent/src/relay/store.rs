@@ -1,0 +1,244 @@
+//! The outbox, with what its entries mean.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use swansong_fault::Assertion;
+use swansong_outbox::{Appended, Counts, Entry, Kind, Limits, Offered, OpenError, Opened, Outbox};
+use tokio::task::spawn_blocking;
+use tracing::{error, info, warn};
+
+use super::episode::Episode;
+use super::episodes::{Change, Episodes};
+use super::plan::{Head, Note, Stands, Verdict};
+use crate::run::Ended;
+
+/// How long another process is waited for that still uses the outbox: the agent before, which is being ended.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// An outbox whose bodies are read.
+#[derive(Debug)]
+pub(crate) struct Store {
+    outbox: Outbox,
+    /// By id: occurrence and end of an episode say the same.
+    episodes: HashMap<String, Episode>,
+    notes: HashMap<String, Note>,
+}
+
+impl Store {
+    /// Opens the outbox in `folder`.
+    pub(crate) fn open(folder: &Path) -> Result<Self, OpenError> {
+        let (outbox, opened) = Outbox::open(folder, Limits::default(), PATIENCE)?;
+        report(&opened);
+        let mut store = Self { outbox, episodes: HashMap::new(), notes: HashMap::new() };
+        store.read();
+        Ok(store)
+    }
+
+    /// Reads what isn't read yet and forgets what is gone.
+    fn read(&mut self) {
+        let Self { outbox, episodes, notes } = self;
+        let pending = outbox.pending().map(|pending| (&pending.entry.id, &pending.entry.body));
+        let standing = outbox.standing().map(|standing| (&standing.id, &standing.body));
+        for (id, body) in pending.chain(standing) {
+            if !episodes.contains_key(id) {
+                match serde_json::from_slice(body) {
+                    Ok(episode) => drop(episodes.insert(id.clone(), episode)),
+                    Err(error) => error!(id, %error, "an entry of the outbox can't be read; it stays there"),
+                }
+            }
+        }
+        for standing in outbox.standing() {
+            // A note that can't be read is one of nothing: it only says what was seen, and is seen again.
+            let note = serde_json::from_slice(&standing.note).unwrap_or_default();
+            notes.insert(standing.id.clone(), note);
+        }
+        let known = |id: &String| {
+            outbox.standing_of(id).is_some() || outbox.pending().any(|pending| pending.entry.id == *id)
+        };
+        if episodes.len() > outbox.counts().pending + outbox.counts().standing {
+            episodes.retain(|id, _| known(id));
+        }
+        notes.retain(|id, _| outbox.standing_of(id).is_some());
+    }
+
+    /// What the sources are joined to after a restart.
+    pub(crate) fn restore(&self, episodes: &mut Episodes) {
+        for standing in self.outbox.standing() {
+            if let Some(episode) = self.episodes.get(&standing.id) {
+                episodes.restore(&standing.id, episode.clone());
+            }
+        }
+        for pending in self.outbox.pending() {
+            let Some(episode) = self.episodes.get(&pending.entry.id) else { continue };
+            match pending.entry.kind {
+                Kind::Occur | Kind::Once => episodes.restore(&pending.entry.id, episode.clone()),
+                Kind::Recover => episodes.restore_end(episode),
+            }
+        }
+    }
+
+    /// What waits first in each key, oldest first.
+    pub(crate) fn heads<'a>(&'a self, episodes: &'a Episodes) -> Vec<Head<'a>> {
+        let head = |pending: &'a swansong_outbox::Pending| {
+            let entry = &pending.entry;
+            let over = || {
+                let mut behind = self.outbox.behind(&entry.key);
+                behind.find(|next| next.entry.id == entry.id && next.entry.kind == Kind::Recover)
+            };
+            Some(Head {
+                seq: pending.seq,
+                id: &entry.id,
+                assertion: assertion(entry.kind),
+                offered: pending.offered != Offered::Never,
+                vouched: episodes.is_vouched(&entry.id),
+                over: over().map(|next| next.seq),
+                episode: self.episodes.get(&entry.id)?,
+            })
+        };
+        self.outbox.heads().filter_map(head).collect()
+    }
+
+    /// What ClusterD has taken.
+    pub(crate) fn stands(&self) -> Vec<Stands<'_>> {
+        self.outbox
+            .standing()
+            .filter_map(|standing| {
+                Some(Stands {
+                    id: &standing.id,
+                    episode: self.episodes.get(&standing.id)?,
+                    note: self.notes.get(&standing.id)?,
+                })
+            })
+            .collect()
+    }
+
+    /// Keeps what happened. `Full` is what found no place.
+    pub(crate) fn append(&mut self, changes: &[Change]) -> Vec<Appended> {
+        let entry = |change: &Change| Entry {
+            key: change.episode.key(),
+            id: change.id.clone(),
+            kind: kind(change.assertion),
+            at: change.episode.began,
+            // Strings, numbers and lists can always be written.
+            body: serde_json::to_vec(&change.episode).unwrap_or_default(),
+        };
+        let appended = self.outbox.append_all(changes.iter().map(entry));
+        self.read();
+        appended
+    }
+
+    /// Forgets what never went out.
+    pub(crate) fn withdraw(&mut self, places: &[u64]) {
+        self.outbox.withdraw(places);
+        self.read();
+    }
+
+    /// From now on these may be known to ClusterD.
+    pub(crate) fn offer(&mut self, places: &[u64]) {
+        self.outbox.mark_offered(places);
+    }
+
+    /// Takes for taken what is over before it was known to be taken, so that only its end is sent.
+    pub(crate) fn skip(&mut self, places: &[u64], at: u64) {
+        self.outbox.accept(places, at);
+        self.read();
+    }
+
+    /// Keeps what an answer means. `note` is remembered of what is accepted now.
+    pub(crate) fn settle(&mut self, verdicts: &[Verdict], note: impl Fn(&str) -> Note, at: u64) {
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Accept(seq) => {
+                    let id = self.outbox.pending().find(|pending| pending.seq == *seq);
+                    let occurs = id.filter(|pending| pending.entry.kind == Kind::Occur);
+                    let id = occurs.map(|pending| pending.entry.id.clone());
+                    self.outbox.accept(&[*seq], at);
+                    if let Some(id) = id {
+                        self.write(&id, &note(&id));
+                    }
+                }
+                Verdict::Refuse(seq, why) => drop(self.outbox.refuse(*seq, why, at)),
+                Verdict::Confirmed(id) => self.change(id, |note| note.confirmed = true),
+                Verdict::Recalled(id) => self.change(id, |note| note.recalled = true),
+            }
+        }
+        self.read();
+    }
+
+    /// Changes what is remembered of a standing fault.
+    pub(crate) fn change(&mut self, id: &str, change: impl FnOnce(&mut Note)) {
+        if let Some(mut note) = self.notes.get(id).cloned() {
+            change(&mut note);
+            self.write(id, &note);
+        }
+    }
+
+    fn write(&mut self, id: &str, note: &Note) {
+        if self.outbox.note(id, &serde_json::to_vec(note).unwrap_or_default()) {
+            self.notes.insert(id.to_owned(), note.clone());
+        }
+    }
+
+    /// Tries the disk again.
+    pub(crate) fn retry(&mut self) {
+        if !self.outbox.durable() && self.outbox.retry() {
+            info!("the outbox is on disk again");
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.outbox.counts()
+    }
+
+    /// Why it is in memory only.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        if self.outbox.durable() {
+            None
+        } else {
+            Some(self.outbox.problem().unwrap_or("the disk doesn't take it"))
+        }
+    }
+
+    /// The last that was refused for good.
+    pub(crate) fn last_refused(&self) -> Option<(&str, &str)> {
+        let last = self.outbox.dead_letters().last();
+        last.map(|letter| (letter.entry.id.as_str(), letter.why.as_str()))
+    }
+}
+
+/// Works with the store where waiting for a disk keeps nobody else.
+pub(crate) async fn with<R: Send + 'static>(
+    mut store: Store,
+    work: impl FnOnce(&mut Store) -> R + Send + 'static,
+) -> Result<(Store, R), Ended> {
+    spawn_blocking(move || {
+        let result = work(&mut store);
+        (store, result)
+    })
+    .await
+    .map_err(|panic| Ended(format!("the outbox: {panic}")))
+}
+
+fn report(opened: &Opened) {
+    if let Some(aside) = &opened.set_aside {
+        warn!(moved_to = %aside.moved_to.display(), why = aside.why, "the outbox couldn't be read; it was set aside");
+    }
+}
+
+const fn kind(assertion: Assertion) -> Kind {
+    match assertion {
+        Assertion::Occur => Kind::Occur,
+        Assertion::Recover => Kind::Recover,
+        Assertion::Once => Kind::Once,
+    }
+}
+
+const fn assertion(kind: Kind) -> Assertion {
+    match kind {
+        Kind::Occur => Assertion::Occur,
+        Kind::Recover => Assertion::Recover,
+        Kind::Once => Assertion::Once,
+    }
+}

@@ -1,0 +1,180 @@
+//! The Events that tell of a fault: on the Node, on the pods that it hits, and on their jobs.
+
+use std::collections::BTreeMap;
+
+use swansong_fault::Subject;
+
+use super::episode::Episode;
+use super::plan::JobNote;
+use super::pod::NpuPod;
+use super::preflight::Objection;
+use crate::node::{About, Events, Outgoing};
+use crate::readiness::shorten;
+
+/// The annotation of Events that names the fault.
+const FAULT: &str = "swansong.dev/fault-id";
+
+/// Tells what happens to faults.
+#[derive(Debug, Clone)]
+pub(crate) struct Story {
+    node: String,
+    events: Events,
+}
+
+impl Story {
+    pub(crate) const fn new(node: String, events: Events) -> Self {
+        Self { node, events }
+    }
+
+    /// A fault came.
+    pub(crate) fn came(&self, id: &str, episode: &Episode, pods: &[NpuPod]) {
+        self.node(true, "DeviceFault", id, format!("{} ({})", episode.describe(), episode.because));
+        if episode.kills() {
+            for pod in pods.iter().filter(|pod| pod.uses(episode.subject)) {
+                self.tell(about_pod(pod), true, "DeviceFault", id, episode.describe());
+            }
+        }
+    }
+
+    /// A fault went.
+    pub(crate) fn went(&self, id: &str, episode: &Episode) {
+        self.node(false, "DeviceFaultOver", id, format!("over: {}", episode.describe()));
+    }
+
+    /// Something happened that nothing takes back.
+    pub(crate) fn happened(&self, id: &str, episode: &Episode) {
+        self.node(true, "DeviceNotice", id, episode.describe());
+    }
+
+    /// The device plugin has told it.
+    pub(crate) fn carried(&self, id: &str, episode: &Episode) {
+        let text = format!("the device plugin tells ClusterD of it: {}", episode.describe());
+        self.node(false, "FaultCarried", id, text);
+    }
+
+    /// It isn't told.
+    pub(crate) fn held_back(&self, id: &str, episode: &Episode, objections: &[Objection], pods: &[NpuPod]) {
+        let all: Vec<String> = objections.iter().map(ToString::to_string).collect();
+        let text = format!("{} isn't told to ClusterD: {}", episode.subject, all.join("; "));
+        self.node(true, "FaultHeldBack", id, text);
+        for pod in pods.iter().filter(|pod| pod.uses(episode.subject)) {
+            let name = format!("{}/{}", pod.namespace, pod.name);
+            let own = objections.iter().filter(|objection| objection.pod.as_ref() == Some(&name));
+            for objection in own {
+                let text = format!("{} is faulty and ClusterD isn't told: {objection}", episode.subject);
+                self.tell(about_pod(pod), true, "FaultHeldBack", id, text.clone());
+                if let Some(job) = about_job(&pod.namespace, pod.job.as_ref()) {
+                    self.tell(job, true, "FaultHeldBack", id, text);
+                }
+            }
+        }
+    }
+
+    /// ClusterD took it.
+    pub(crate) fn relayed(&self, id: &str, episode: &Episode, jobs: &[JobNote], by: &str) {
+        self.node(
+            false,
+            "FaultRelayed",
+            id,
+            format!("ClusterD has taken it by {by}: {}", episode.describe()),
+        );
+        for job in jobs {
+            let text = format!(
+                "ClusterD was told that {} of node {} is faulty; it ends the ranks there and orders a dump",
+                episode.subject, self.node
+            );
+            self.tell(about_noted(job), true, "FaultRelayed", id, text.clone());
+            if let Some(about) = about_job(&job.namespace, Some(&job.job)) {
+                self.tell(about, true, "FaultRelayed", id, text);
+            }
+        }
+    }
+
+    /// ClusterD took its end.
+    pub(crate) fn recovered(&self, id: &str, episode: &Episode) {
+        self.node(
+            false,
+            "FaultRecoveryRelayed",
+            id,
+            format!("ClusterD has taken the end of: {}", episode.describe()),
+        );
+    }
+
+    /// It has done what it was for, and is taken back.
+    pub(crate) fn recalled(&self, id: &str, episode: &Episode) {
+        let text = format!("taken back, since the jobs that it hit have ended: {}", episode.describe());
+        self.node(false, "FaultRecalled", id, text);
+    }
+
+    /// ClusterD won't ever take it.
+    pub(crate) fn refused(&self, id: &str, why: &str) {
+        self.node(true, "FaultRefused", id, why.to_owned());
+    }
+
+    /// What became of a job.
+    pub(crate) fn outcome(&self, id: &str, subject: Subject, job: &JobNote, outcome: &str) {
+        let (warning, reason, text) = match outcome {
+            "dump-success" => (false, "DumpSucceeded", "the job has saved its dying checkpoint".to_owned()),
+            "dump-failed" => (true, "DumpFailed", "the job couldn't save its dying checkpoint".to_owned()),
+            GONE => (
+                true,
+                "DumpUnseen",
+                "the job's pod ended before ClusterD said what became of the dump".to_owned(),
+            ),
+            UNKNOWN => (true, "DumpUnseen", "ClusterD doesn't say what became of the dump".to_owned()),
+            other => (false, "JobRecovered", format!("ClusterD says {other} (ProcessRecoverStatus)")),
+        };
+        let text = format!("after the fault of {subject} on node {}: {text}", self.node);
+        self.node(warning, reason, id, format!("{}/{}: {text}", job.namespace, job.job.name));
+        if outcome != GONE {
+            self.tell(about_noted(job), warning, reason, id, text.clone());
+        }
+        if let Some(about) = about_job(&job.namespace, Some(&job.job)) {
+            self.tell(about, warning, reason, id, text);
+        }
+    }
+
+    fn node(&self, warning: bool, reason: &'static str, id: &str, message: String) {
+        self.tell(About::Node(self.node.clone()), warning, reason, id, message);
+    }
+
+    fn tell(&self, about: About, warning: bool, reason: &'static str, id: &str, mut message: String) {
+        shorten(&mut message);
+        let annotations = BTreeMap::from([(FAULT, id.to_owned())]);
+        self.events.tell(Outgoing { about, warning, reason, message, annotations, once: false });
+    }
+}
+
+/// The pod was gone before ClusterD said anything.
+pub(crate) const GONE: &str = "gone";
+/// ClusterD never said anything.
+pub(crate) const UNKNOWN: &str = "unknown";
+
+fn about_pod(pod: &NpuPod) -> About {
+    About::Container {
+        namespace: pod.namespace.clone(),
+        pod: pod.name.clone(),
+        uid: pod.uid.clone(),
+        container: pod.container.clone(),
+    }
+}
+
+fn about_noted(job: &JobNote) -> About {
+    About::Container {
+        namespace: job.namespace.clone(),
+        pod: job.pod.clone(),
+        uid: job.pod_uid.clone(),
+        container: job.container.clone(),
+    }
+}
+
+fn about_job(namespace: &str, job: Option<&super::pod::Owner>) -> Option<About> {
+    let job = job.filter(|job| !job.uid.is_empty())?;
+    Some(About::Job {
+        api_version: job.api_version.clone(),
+        kind: job.kind.clone(),
+        namespace: namespace.to_owned(),
+        name: job.name.clone(),
+        uid: job.uid.clone(),
+    })
+}
