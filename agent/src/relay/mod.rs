@@ -32,6 +32,7 @@ mod episodes_tests;
 mod plan_tests;
 
 pub(crate) use self::condition::{CONDITION, Told};
+pub(crate) use self::episode::Episode;
 pub(crate) use self::metrics::Metrics;
 pub(crate) use self::pod::NpuPod;
 pub(crate) use self::route::{ConfigMapSink, Routes};

@@ -9,11 +9,11 @@ use std::time::Duration;
 use swansong_clusterd::process_fault::Cause;
 use swansong_clusterd::{PublicFault, SendError};
 use swansong_fault::device_plugin::{Carried, DevicePlugin, Publishes};
-use swansong_fault::{Assertion, Choice, Code, Escalation, Level, Rules, Seen, Severity, Subject, Why};
+use swansong_fault::{Assertion, Code, Escalation, Level, Seen, Severity, Subject, Why};
 use swansong_outbox::Appended;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{info, warn};
 
 use super::condition::{self, Known, Told};
@@ -28,6 +28,7 @@ use super::route::{Route, Routes, millis};
 use super::settings::Settings;
 use super::store::{Store, with};
 use super::story::{GONE, Story, UNKNOWN};
+use crate::fault::{Clock, Levels};
 use crate::node::{ApiError, ApiServer, NodeState};
 use crate::run::{Ended, Progress};
 
@@ -37,6 +38,8 @@ const TICK: Duration = Duration::from_secs(5);
 const OUTCOME_PACE: Duration = Duration::from_secs(2);
 /// ClusterD waits at most fifteen minutes for a dump; then comes what it does afterwards.
 const OUTCOME_PATIENCE: Duration = Duration::from_mins(20);
+/// How long the cluster's classification is waited for.
+const LEVELS_PATIENCE: Duration = Duration::from_secs(10);
 /// How much is taken in at once.
 const MOST: usize = 512;
 /// MindCluster's code of a device that has dropped.
@@ -46,8 +49,8 @@ const DROPPED: u32 = 0x40F8_4E00;
 #[derive(Debug, Clone)]
 pub(crate) struct Inputs {
     pub(crate) pods: watch::Receiver<Arc<Vec<NpuPod>>>,
-    pub(crate) device_plugin: watch::Receiver<Arc<DevicePlugin>>,
-    pub(crate) classes: watch::Receiver<Arc<Choice>>,
+    pub(crate) device_plugin: watch::Receiver<DevicePlugin>,
+    pub(crate) levels: watch::Receiver<Arc<Levels>>,
     pub(crate) node: watch::Receiver<Option<Arc<NodeState>>>,
     /// How many NPUs the configuration demands.
     pub(crate) npus: Option<u32>,
@@ -67,7 +70,6 @@ pub(crate) struct Parts {
     pub(crate) node: String,
     pub(crate) folder: PathBuf,
     pub(crate) settings: Settings,
-    pub(crate) rules: Rules,
     pub(crate) routes: Arc<Routes>,
     pub(crate) api: Arc<ApiServer>,
     pub(crate) inputs: Inputs,
@@ -77,8 +79,10 @@ pub(crate) struct Parts {
     pub(crate) told: watch::Sender<Option<Told>>,
     /// What `/status` shows.
     pub(crate) view: watch::Sender<Option<Arc<super::view::View>>>,
-    /// Since when the agent's clock that never goes back runs.
-    pub(crate) begun: Instant,
+    /// What the outbox remembers as standing when it is opened, with who told it.
+    pub(crate) remembered: watch::Sender<Option<Arc<Vec<Episode>>>>,
+    /// The one that the device plugin's view goes by.
+    pub(crate) clock: Clock,
 }
 
 /// The queue from the sources; kept over restarts of the relay.
@@ -101,10 +105,15 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
         opened.map_err(|panic| Ended(panic.to_string()))?.map_err(|error| Ended(error.to_string()))?;
     let mut episodes = Episodes::new(&parts.node);
     store.restore(&mut episodes);
+    let remembered = episodes.standing().map(|(_, episode)| episode.clone()).collect();
+    parts.remembered.send_replace(Some(Arc::new(remembered)));
+    let mut levels = parts.inputs.levels.clone();
+    // Before the cluster was asked a fault may be taken for graver than it is. An API server that is down holds up nothing.
+    let _ = timeout(LEVELS_PATIENCE, levels.wait_for(|levels| levels.asked_the_cluster)).await;
     let mut queue = queue.lock().await;
     let mut task = Task {
         relay: Relay::new(parts.settings.clone()),
-        escalation: Escalation::new(parts.rules.clone()),
+        escalation: Escalation::new(levels.borrow_and_update().rules.clone()),
         episodes,
         preflights: BTreeMap::new(),
         objected: None,
@@ -135,8 +144,9 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
         task.tell(&after);
         store = Some(after);
         progress.succeeded();
-        let wake = wake.map_or(parts.begun + task.now() + TICK, |at| parts.begun + at);
-        let mut inputs = parts.inputs.clone();
+        let tick = Instant::now() + TICK;
+        let wake = wake.map_or(tick, |at| parts.clock.instant(millis_of(at)).min(tick));
+        let mut device_plugin = parts.inputs.device_plugin.clone();
         tokio::select! {
             one = queue.recv() => match one {
                 Some(one) => {
@@ -150,8 +160,12 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
                 let Some(own) = store.take() else { continue };
                 store = Some(task.done(own, done).await?);
             }
-            () = sleep_until(wake.min(Instant::now() + TICK)) => {}
-            _ = inputs.device_plugin.changed() => {}
+            () = sleep_until(wake) => {}
+            Ok(()) = device_plugin.changed() => {}
+            Ok(()) = levels.changed() => {
+                let rules = levels.borrow_and_update().rules.clone();
+                task.escalation.replace(rules);
+            }
         }
     }
 }
@@ -180,26 +194,25 @@ struct Task<'a> {
 }
 
 /// The classification of the moment.
-struct Classes(Arc<Choice>);
+struct Classes(Arc<Levels>);
 
 impl Classify for Classes {
     fn level(&self, code: &Code, severity: Option<Severity>) -> (Level, String) {
-        let (classifier, origin) = self.0.current();
-        let (level, because) = classifier.level(code, severity);
-        (level, format!("{} by {}", because.as_str(), origin.as_str()))
+        let (level, because) = self.0.classifier.level(code, severity);
+        (level, format!("{}, {}", because.as_str(), self.0.origin.as_str()))
     }
 }
 
 impl Task<'_> {
     fn now(&self) -> Duration {
-        self.parts.begun.elapsed()
+        Duration::from_millis(self.parts.clock.now())
     }
 
     /// From what the sources say to the outbox.
     async fn take_in(&mut self, store: Store, seen: &[(&'static str, Seen)]) -> Result<Store, Ended> {
-        let classes = Classes(self.parts.inputs.classes.borrow().clone());
+        let classes = Classes(self.parts.inputs.levels.borrow().clone());
         let devices = self.parts.inputs.devices();
-        let now = u64::try_from(self.now().as_millis()).unwrap_or(u64::MAX);
+        let now = self.parts.clock.now();
         let mut changes = Vec::new();
         for (source, seen) in seen {
             self.note_blindness(source, seen);
@@ -341,7 +354,7 @@ impl Task<'_> {
 
     fn step(&mut self, store: &Store, now: Duration) -> Step {
         let device_plugin = self.parts.inputs.device_plugin.borrow().clone();
-        let mark = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        let mark = millis_of(now);
         let carried = |episode: &Episode| {
             // What a rule made of a fault is known here only.
             !episode.raised
@@ -401,9 +414,8 @@ impl Task<'_> {
         }
         let parts = Arc::clone(self.parts);
         let now = self.now();
-        let mark = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         self.jobs.spawn(async move {
-            let device_info = device_info(&parts.inputs.device_plugin.borrow(), mark);
+            let device_info = device_info(&parts.inputs.device_plugin.borrow(), millis_of(now));
             let pods = parts.inputs.pods.borrow().clone();
             let preflight = look::preflight(&parts.api, subject, &pods, device_info, now).await;
             Done::Preflighted(subject, preflight)
@@ -669,6 +681,10 @@ impl Task<'_> {
         let view = super::view::View::of(&told, &self.episodes, store, &self.relay, self.now());
         self.parts.view.send_replace(Some(Arc::new(view)));
     }
+}
+
+fn millis_of(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Whether it is told at all, unless notices are.

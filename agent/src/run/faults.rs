@@ -9,15 +9,15 @@ use swansong_clusterd::Grpc;
 use swansong_clusterd::grpc::AddressError;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use super::relayed;
 use super::status::Shared;
 use super::task::supervise;
 use crate::config::{Config, RelaySettings};
-use crate::fault::source::{Out, Source};
+use crate::fault::source::{Dcmi, DcmiSettings, DeviceNodes, DevicePluginWatch, Out, Source};
+use crate::fault::{Clock, LevelWatch};
 use crate::node::{ApiServer, Events, Timing};
-use crate::relay::{self, ConfigMapSink, Inputs, Parts, Queue, Routes, Story};
+use crate::relay::{self, ConfigMapSink, Episode, Inputs, Parts, Queue, Routes, Story};
 
 /// What waits between the sources and the relay: a burst of all devices. A source that finds no room waits.
 const ROOM: usize = 1024;
@@ -50,6 +50,11 @@ pub(super) fn start(all: &mut JoinSet<Infallible>, common: &Common, settings: &R
         node: shared.node_name.clone(),
     });
     let routes = Routes { grpc, config_map };
+    let clock = Clock::start();
+    let device_plugin =
+        DevicePluginWatch::new(&shared.node_name, Arc::clone(&api), Arc::clone(&timing), clock);
+    let levels = Arc::new(LevelWatch::new(&config.faults));
+    let (remembered, remembering) = watch::channel(None);
     let (out, queue) = mpsc::channel(ROOM);
     let queue: Queue = Arc::new(Mutex::new(queue));
     let (told, telling) = watch::channel(None);
@@ -57,13 +62,12 @@ pub(super) fn start(all: &mut JoinSet<Infallible>, common: &Common, settings: &R
         node: shared.node_name.clone(),
         folder: settings.outbox.clone(),
         settings: settings.settings.clone(),
-        rules: config.faults.rules.clone(),
         routes: Arc::new(routes),
         api: Arc::clone(&api),
         inputs: Inputs {
             pods: shared.npu_pods.subscribe(),
-            device_plugin: shared.device_plugin.subscribe(),
-            classes: shared.classes.subscribe(),
+            device_plugin: device_plugin.view(),
+            levels: levels.levels(),
             node: shared.seen.subscribe(),
             npus: config.npus,
         },
@@ -71,7 +75,8 @@ pub(super) fn start(all: &mut JoinSet<Infallible>, common: &Common, settings: &R
         metrics: Arc::clone(&shared.metrics.relay),
         told,
         view: shared.faults.clone(),
-        begun: Instant::now(),
+        remembered,
+        clock,
     });
     all.spawn(supervise(shared.tasks.add("relay", RELAY_PATIENCE), move |progress| {
         relay::run(Arc::clone(&parts), Arc::clone(&queue), progress)
@@ -83,11 +88,43 @@ pub(super) fn start(all: &mut JoinSet<Infallible>, common: &Common, settings: &R
         let (shared, api, timing) = (Arc::clone(&shared), Arc::clone(&api), Arc::clone(&timing));
         relayed::run(shared, api, timing, heartbeat, telling.clone(), progress)
     }));
-    sources(all, common, settings, &out);
+    {
+        let Common { shared, api, timing, .. } = common.clone();
+        let patience = timing.watch.saturating_mul(2) + timing.last_pause + Duration::from_mins(1);
+        all.spawn(supervise(shared.tasks.add("levels", patience), move |progress| {
+            Arc::clone(&levels).run(Arc::clone(&api), Arc::clone(&timing), progress)
+        }));
+    }
+    source(all, common, device_plugin, &out);
+    device_nodes(all, common, &out, &remembering);
+    if settings.dcmi {
+        let settings = DcmiSettings::new(common.host_root.clone(), Arc::clone(&common.config));
+        source(all, common, Dcmi::new(settings), &out);
+    }
 }
 
-fn sources(all: &mut JoinSet<Infallible>, common: &Common, settings: &RelaySettings, out: &Out) {
-    let _ = (all, common, settings, out);
+/// What was there before this process, and isn't now, is known by the outbox alone.
+fn device_nodes(
+    all: &mut JoinSet<Infallible>,
+    common: &Common,
+    out: &Out,
+    remembering: &watch::Receiver<Option<Arc<Vec<Episode>>>>,
+) {
+    let nodes = Arc::new(DeviceNodes::new(&common.host_root, Arc::clone(&common.config)));
+    let (out, remembering) = (out.clone(), remembering.clone());
+    let task = common.shared.tasks.add(DeviceNodes::NAME, SOURCE_PATIENCE);
+    all.spawn(supervise(task, move |progress| {
+        let (nodes, out, mut remembering) = (Arc::clone(&nodes), out.clone(), remembering.clone());
+        async move {
+            // An outbox that doesn't open is told by its own task.
+            if let Ok(remembered) = remembering.wait_for(Option::is_some).await {
+                let standing = remembered.iter().flat_map(|all| all.iter());
+                let own = standing.filter(|episode| episode.source == DeviceNodes::NAME);
+                nodes.remember(own.map(|episode| (episode.subject, episode.code.clone())));
+            }
+            nodes.run(out, progress).await
+        }
+    }));
 }
 
 fn source<S: Source>(all: &mut JoinSet<Infallible>, common: &Common, source: S, out: &Out) {

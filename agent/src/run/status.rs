@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde::Serialize;
-use swansong_fault::Choice;
-use swansong_fault::device_plugin::DevicePlugin;
 use tokio::sync::watch;
 
 use super::NodeSeen;
@@ -43,10 +41,6 @@ pub(super) struct Shared {
     pub(super) verdicts: watch::Sender<Arc<Vec<PodVerdict>>>,
     /// The pods that use NPUs; read only where faults are told.
     pub(super) npu_pods: watch::Sender<Arc<Vec<NpuPod>>>,
-    /// What the device plugin publishes of this node.
-    pub(super) device_plugin: watch::Sender<Arc<DevicePlugin>>,
-    /// How faults are classified.
-    pub(super) classes: watch::Sender<Arc<Choice>>,
     /// What the relay of faults says; `None` where there is none.
     pub(super) faults: watch::Sender<Option<Arc<FaultView>>>,
     ready: AtomicBool,
@@ -109,8 +103,6 @@ impl Shared {
             pods: watch::Sender::new(Vec::new()),
             verdicts: watch::Sender::new(Arc::default()),
             npu_pods: watch::Sender::new(Arc::default()),
-            device_plugin: watch::Sender::new(Arc::default()),
-            classes: watch::Sender::new(Arc::new(Choice::new())),
             faults: watch::Sender::new(None),
             ready: AtomicBool::new(false),
         }
