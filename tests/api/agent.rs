@@ -29,15 +29,15 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const CONFIG: &str = "npus: 8\ndriver: {trust: anyone}\nclusterd: {dial: false}\nports: []\n";
 
 /// A Node, a host made of files, and an agent between them.
-struct Site {
-    cluster: &'static Cluster,
-    client: Client,
-    node: String,
-    host: Host,
+pub(crate) struct Site {
+    pub(crate) cluster: &'static Cluster,
+    pub(crate) client: Client,
+    pub(crate) node: String,
+    pub(crate) host: Host,
 }
 
 impl Site {
-    async fn new(name: &str, config: &str) -> Self {
+    pub(crate) async fn new(name: &str, config: &str) -> Self {
         let cluster = rig().await.cluster;
         let client = cluster.client().await.unwrap();
         let node = format!("agent-{name}");
@@ -51,7 +51,7 @@ impl Site {
         Self { cluster, client, node, host }
     }
 
-    fn start(&self) -> Agent {
+    pub(crate) fn start(&self) -> Agent {
         let mut command =
             swansong(["agent", "--health-listen", "127.0.0.1:0", "--log-format", "json", "--node"]);
         command
@@ -126,7 +126,7 @@ fn condition(node: &Node) -> Option<NodeCondition> {
         .cloned()
 }
 
-struct Agent {
+pub(crate) struct Agent {
     shell: Child,
     pid: Pid,
     health: String,
@@ -149,7 +149,7 @@ impl Agent {
         Self { shell, pid: Pid::from_raw(pid.expect("told")), health: health.expect("told") }
     }
 
-    fn get(&self, path: &str) -> (bool, String) {
+    pub(crate) fn get(&self, path: &str) -> (bool, String) {
         let answer = http_get(&self.health, path);
         let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
         (answer.starts_with("HTTP/1.1 200"), body)
@@ -164,7 +164,7 @@ impl Agent {
         .unwrap();
     }
 
-    fn kill(self) {
+    pub(crate) fn kill(self) {
         kill(self.pid, Signal::SIGKILL).unwrap();
     }
 }

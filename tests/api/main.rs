@@ -7,6 +7,7 @@
 mod agent;
 mod agent_policy;
 mod certificates;
+mod faults;
 #[path = "../../agent/tests/host/fixture.rs"]
 #[allow(dead_code)]
 mod fixture;

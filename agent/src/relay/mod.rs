@@ -30,6 +30,8 @@ mod view;
 mod episodes_tests;
 #[cfg(test)]
 mod plan_tests;
+#[cfg(test)]
+mod simulation;
 
 pub(crate) use self::condition::{CONDITION, Told};
 pub(crate) use self::episode::Episode;

@@ -100,6 +100,8 @@ pub(crate) struct World<'a> {
     /// Since the process began, by a clock that never goes back.
     pub(crate) now: Duration,
     pub(crate) heads: Vec<Head<'a>>,
+    /// Episodes behind those that came and went without being sent: each an occurrence and its end.
+    pub(crate) passed: Vec<u64>,
     pub(crate) stands: Vec<Stands<'a>>,
     /// Whether the device plugin's fresh ConfigMap carries it, so that ClusterD knows it anyway.
     pub(crate) carried: &'a dyn Fn(&Episode) -> bool,
@@ -235,7 +237,7 @@ impl Relay {
 
     /// Decides what to do now.
     pub(crate) fn step(&mut self, world: &World<'_>) -> Step {
-        let mut step = Step::default();
+        let mut step = Step { withdraw: world.passed.clone(), ..Step::default() };
         self.seen.retain(|seq, _| world.heads.iter().any(|head| head.seq == *seq));
         self.taken.retain(|seq, _| world.heads.iter().any(|head| head.seq == *seq));
         self.reconciled.keep(&world.stands, world.now);

@@ -53,6 +53,7 @@ impl Site {
         relay.step(&World {
             now,
             heads: heads.to_vec(),
+            passed: Vec::new(),
             stands: stands.to_vec(),
             carried: &|_| self.carried,
             preflights: &self.preflights,

@@ -366,6 +366,7 @@ impl Task<'_> {
         self.relay.step(&World {
             now,
             heads: store.heads(&self.episodes),
+            passed: store.passed(),
             stands: store.stands(),
             carried: &carried,
             preflights: &self.preflights,

@@ -100,6 +100,26 @@ impl Store {
         self.outbox.heads().filter_map(head).collect()
     }
 
+    /// Behind the heads: what came and went and was never sent. Only while ClusterD doesn't take the head there is any.
+    pub(crate) fn passed(&self) -> Vec<u64> {
+        let mut passed = Vec::new();
+        for head in self.outbox.heads() {
+            let mut came: Option<(&str, u64)> = None;
+            for pending in self.outbox.behind(&head.entry.key) {
+                match (pending.entry.kind, came) {
+                    (Kind::Occur, _) if pending.offered == Offered::Never => {
+                        came = Some((&pending.entry.id, pending.seq));
+                    }
+                    (Kind::Recover, Some((id, seq))) if id == pending.entry.id => {
+                        passed.extend([seq, pending.seq]);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        passed
+    }
+
     /// What ClusterD has taken.
     pub(crate) fn stands(&self) -> Vec<Stands<'_>> {
         self.outbox

@@ -1,0 +1,313 @@
+//! Device faults, from the driver's library to ClusterD: a real agent, a real API server, a libdcmi.so and a ClusterD
+//! without NPUs. What a fault's way looks like when all holds, when nothing would be saved, and when the agent dies.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use swansong_dcmi_standin::{Script, build};
+use swansong_standin_clusterd::{Effect, Settings, StandIn};
+use swansong_testcluster::eventually;
+
+use crate::agent::{Agent, Site};
+use crate::fixture::DRIVER;
+use crate::support::{create, rig};
+
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// MindCluster's code of an HBM fault of several bits, which ends ranks.
+const HBM: u32 = 0x80E0_1801;
+const CRITICAL: u8 = 3;
+const RECOVER: u8 = 0;
+const OCCUR: u8 = 1;
+
+/// A node with a job on device 3, its agent's files, and a ClusterD that keeps a ledger.
+struct Scene {
+    site: Site,
+    script: Script,
+    clusterd: &'static StandIn,
+}
+
+impl Scene {
+    async fn new(name: &str) -> Self {
+        definitions().await;
+        let clusterd = clusterd().await;
+        let config = format!(
+            "npus: 8\ndriver: {{trust: anyone}}\nports: []\nclusterd: {{dial: false, address: \"{}\"}}\n\
+             faults: {{relay: {{enabled: true, outbox: /outbox, settle: 1s, configMapNamespace: \"\"}}}}\n",
+            clusterd.address()
+        );
+        let site = Site::new(name, &config).await;
+        // Folders of this process are as the process sees them.
+        let config = config.replace("/outbox", site.host.path("/outbox").to_str().unwrap());
+        site.host.file("/agent.yaml", &config);
+        let libraries = site.host.path(&format!("{DRIVER}/lib64/driver"));
+        std::fs::remove_file(libraries.join("libdcmi.so")).unwrap();
+        let script = Script::beside(&build(&libraries));
+        let scene = Self { site, script, clusterd };
+        scene.device_info().await;
+        scene.job().await;
+        scene
+    }
+
+    fn namespace(&self) -> String {
+        format!("jobs-{}", self.site.node)
+    }
+
+    /// What the device plugin publishes while all is well.
+    async fn device_info(&self) {
+        let list = BTreeMap::from(
+            [("huawei.com/Ascend910", "Ascend910-0"), ("huawei.com/Ascend910-Fault", "[]")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned())),
+        );
+        let code = swansong_fault::device_plugin::check_code(&list, 1);
+        let data = json!({"DeviceInfo": {"DeviceList": list, "UpdateTime": 1}, "SuperPodID": -2, "ServerIndex": -2, "CheckCode": code});
+        let name = format!("mindx-dl-deviceinfo-{}", self.site.node);
+        create(
+            &self.site.client,
+            "kube-system",
+            config_map(&name, &json!({"DeviceInfoCfg": data.to_string()})),
+        )
+        .await
+        .unwrap();
+    }
+
+    /// A job of one pod that holds device 3 of this node, and all that its dump needs but the reset ConfigMap.
+    async fn job(&self) {
+        let (client, namespace) = (&self.site.client, self.namespace());
+        let own = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        create(client, "", own).await.unwrap();
+        for object in [
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": namespace}}),
+            json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": {
+                "name": "bert-1", "namespace": namespace, "labels": {"process-recover-enable": "on"},
+                "annotations": {"recover-strategy": "dump"},
+            }}),
+            config_map("job-summary-bert", &json!({"job_status": "running"})),
+            self.pod(&namespace),
+        ] {
+            create(client, &namespace, object).await.unwrap();
+        }
+        let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+        let running = Patch::Merge(json!({"status": {"phase": "Running"}}));
+        pods.patch_status("bert-master-0", &PatchParams::default(), &running).await.unwrap();
+    }
+
+    fn pod(&self, namespace: &str) -> Value {
+        let configuration = json!({"pod_name": "bert-master-0", "server_id": "10.0.0.1",
+            "devices": [{"device_id": "3", "device_ip": "10.0.1.3"}]});
+        let job = json!({"apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob", "name": "bert", "uid": "job-1", "controller": true});
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {
+            "name": "bert-master-0", "namespace": namespace, "ownerReferences": [job],
+            "annotations": {
+                "ascend.kubectl.kubernetes.io/ascend-910-configuration": configuration.to_string(),
+                "huawei.com/AscendReal": "Ascend910-3",
+                "scheduling.k8s.io/group-name": "bert-1", "hccl/rankIndex": "0",
+            },
+        }, "spec": {"nodeName": self.site.node, "containers": [{"name": "ascend", "image": "x"}]}})
+    }
+
+    async fn reset_config(&self) {
+        let data = json!({"reset.json": "{\"status\":\"initializing\"}", "checkCode": ""});
+        create(&self.site.client, &self.namespace(), config_map("reset-config-bert", &data)).await.unwrap();
+    }
+
+    /// What ClusterD took, as `assertion id`, the id without its node.
+    fn taken(&self) -> Vec<String> {
+        let prefix = format!("{}.", self.site.node);
+        self.clusterd.with(|core, _| {
+            let taken = core.ledger().taken.iter().filter(|taken| taken.node == self.site.node);
+            taken
+                .map(|taken| format!("{} {}", taken.assertion, taken.fault_id.replace(&prefix, "")))
+                .collect()
+        })
+    }
+
+    async fn has_taken(&self, agent: &Agent, assertions: &[&str]) -> Vec<String> {
+        let what = format!("ClusterD has taken {assertions:?}");
+        let taken = eventually(&what, PATIENCE, || async {
+            let taken = self.taken();
+            let now: Vec<&str> = taken.iter().filter_map(|text| text.split(' ').next()).collect();
+            if now == assertions { Ok(taken) } else { Err(format!("{taken:?}")) }
+        });
+        match taken.await {
+            Ok(taken) => taken,
+            Err(error) => panic!("{error}\n{}", agent.get("/status").1),
+        }
+    }
+
+    /// The reasons of the Events about an object, until all of `reasons` are among them.
+    async fn tells(&self, namespace: &str, kind: &str, name: &str, reasons: &[&str]) {
+        let events: Api<Event> = Api::namespaced(self.site.client.clone(), namespace);
+        let about =
+            ListParams::default().fields(&format!("involvedObject.kind={kind},involvedObject.name={name}"));
+        eventually(&format!("{kind} {name} tells {reasons:?}"), PATIENCE, || async {
+            let events = events.list(&about).await.map_err(|error| error.to_string())?;
+            let told: Vec<String> = events.items.into_iter().filter_map(|event| event.reason).collect();
+            let all = reasons.iter().all(|reason| told.iter().any(|one| one == reason));
+            if all { Ok(()) } else { Err(format!("{told:?}")) }
+        })
+        .await
+        .unwrap();
+    }
+
+    async fn relayed(&self, status: &str, reason: &str) {
+        eventually(&format!("FaultsRelayed is {status} ({reason})"), PATIENCE, || async {
+            let nodes: Api<Node> = Api::all(self.site.client.clone());
+            let node = nodes.get(&self.site.node).await.map_err(|error| error.to_string())?;
+            let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+            let condition = conditions.into_iter().find(|condition| condition.type_ == "FaultsRelayed");
+            match condition {
+                Some(found) if found.status == status && found.reason.as_deref() == Some(reason) => Ok(()),
+                found => Err(format!("{found:?}")),
+            }
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Nothing waits and nothing stands at ClusterD.
+    async fn is_over(&self, agent: &Agent) {
+        eventually("all is told and over", PATIENCE, || async {
+            let status: Value =
+                serde_json::from_str(&agent.get("/status").1).map_err(|error| error.to_string())?;
+            let faults = &status["faults"];
+            let empty = |name: &str| faults[name].as_array().is_some_and(Vec::is_empty);
+            if empty("waiting") && empty("told") && empty("standing") {
+                Ok(())
+            } else {
+                Err(faults.to_string())
+            }
+        })
+        .await
+        .unwrap();
+        let standing = self.clusterd.with(|core, _| core.statistic());
+        assert!(!standing.values().any(|faults| faults.contains(&self.site.node)), "{standing:?}");
+    }
+}
+
+/// One ClusterD for all tests, as a cluster has one: it writes one ConfigMap. On a thread of its own, which outlives the
+/// tests.
+async fn clusterd() -> &'static StandIn {
+    static CLUSTERD: tokio::sync::OnceCell<&StandIn> = tokio::sync::OnceCell::const_new();
+    CLUSTERD
+        .get_or_init(|| async {
+            let cluster = rig().await.cluster;
+            let (sender, started) = tokio::sync::oneshot::channel();
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    let stand_in = Arc::new(StandIn::start(Settings::default()).await.unwrap());
+                    let kept: &'static StandIn = Box::leak(Box::new(Arc::clone(&stand_in)));
+                    let _ = sender.send(kept);
+                    let client = cluster.client().await.unwrap();
+                    swansong_standin_clusterd::cluster::run(client, stand_in).await;
+                });
+            });
+            started.await.unwrap()
+        })
+        .await
+}
+
+fn config_map(name: &str, data: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
+}
+
+/// What Volcano and ClusterD bring along.
+async fn definitions() {
+    static READY: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
+    READY
+        .get_or_init(|| async {
+            let group = json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": "podgroups.scheduling.volcano.sh"},
+                "spec": {
+                    "group": "scheduling.volcano.sh", "scope": "Namespaced",
+                    "names": {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups", "singular": "podgroup"},
+                    "versions": [{"name": "v1beta1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                    }}}],
+                },
+            });
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cluster-system"}});
+            let cluster = rig().await.cluster;
+            cluster.apply(&format!("{group}\n---\n{namespace}")).await.unwrap();
+            cluster
+                .kubectl(&["wait", "--for=condition=Established", "crd/podgroups.scheduling.volcano.sh", "--timeout=60s"])
+                .await
+                .unwrap();
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_fault_is_told_when_its_job_can_dump_and_taken_back_when_it_has() {
+    let scene = Scene::new("fault-story").await;
+    let (node, namespace) = (scene.site.node.clone(), scene.namespace());
+    let agent = scene.site.start();
+    scene.relayed("True", "AllRelayed").await;
+
+    // Nothing would be saved: the reset ConfigMap is missing.
+    scene.script.event(3, HBM, CRITICAL, OCCUR, "HBM");
+    scene.tells(&namespace, "Pod", "bert-master-0", &["DeviceFault", "FaultHeldBack"]).await;
+    scene.tells(&namespace, "AscendJob", "bert", &["FaultHeldBack"]).await;
+    scene.tells("default", "Node", &node, &["DeviceFault", "FaultHeldBack"]).await;
+    scene.relayed("False", "FaultHeldBack").await;
+    assert_eq!(scene.taken(), [""; 0]);
+
+    scene.reset_config().await;
+    let taken = scene.has_taken(&agent, &["occur"]).await;
+    assert!(taken[0].starts_with("occur npu3.80E01801."), "{taken:?}");
+    scene.clusterd.with(|core, _| {
+        let ledger = core.ledger();
+        let kills = ledger.kills.iter().filter(|kill| kill.node == node).count();
+        assert_eq!((kills, ledger.harm.len(), ledger.dropped.len()), (1, 0, 0));
+        let taken = ledger.taken.iter().find(|taken| taken.node == node).unwrap();
+        assert_eq!((taken.devices.as_slice(), taken.code.as_str()), (&[3][..], "020011001"));
+    });
+    scene.tells(&namespace, "Pod", "bert-master-0", &["FaultRelayed"]).await;
+    scene.tells(&namespace, "AscendJob", "bert", &["FaultRelayed"]).await;
+    scene.relayed("True", "AllRelayed").await;
+
+    // The job has dumped: the fault has done what it was for, though it stands.
+    let saved = json!({"metadata": {"annotations": {"ProcessRecoverStatus": "dump-success"}}});
+    let group = ["--namespace", &namespace, "patch", "podgroup", "bert-1", "--type=merge", "--patch"];
+    scene.site.cluster.kubectl(&[&group[..], &[saved.to_string().as_str()]].concat()).await.unwrap();
+    scene.tells(&namespace, "AscendJob", "bert", &["DumpSucceeded"]).await;
+    let taken = scene.has_taken(&agent, &["occur", "recover"]).await;
+    assert_eq!(taken[0].split(' ').next_back(), taken[1].split(' ').next_back());
+
+    scene.script.event(3, HBM, CRITICAL, RECOVER, "HBM");
+    scene.is_over(&agent).await;
+    scene
+        .tells(
+            "default",
+            "Node",
+            &node,
+            &["FaultRelayed", "FaultRecalled", "DumpSucceeded", "DeviceFaultOver"],
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn what_ends_while_the_agent_is_dead_is_told_by_the_next_one() {
+    let scene = Scene::new("fault-restart").await;
+    scene.reset_config().await;
+    let agent = scene.site.start();
+    scene.script.event(3, HBM, CRITICAL, OCCUR, "HBM");
+    let before = scene.has_taken(&agent, &["occur"]).await;
+    agent.kill();
+    scene.script.event(3, HBM, CRITICAL, RECOVER, "HBM");
+    let agent = scene.site.start();
+    let after = scene.has_taken(&agent, &["occur", "recover"]).await;
+    assert_eq!(after[1], before[0].replace("occur", "recover"));
+    scene.is_over(&agent).await;
+    let effects = scene.clusterd.with(|core, _| {
+        let taken = core.ledger().taken.iter().filter(|taken| taken.node == scene.site.node);
+        taken.map(|taken| taken.effect).collect::<Vec<_>>()
+    });
+    assert!(!effects.contains(&Effect::Unknown), "{effects:?}");
+}
