@@ -8,7 +8,7 @@ SHELL := bash
 IMAGE ?= localhost/swansong:dev
 # What `make install` applies: base, overlays/cert-manager, overlays/strict, or a folder of your own below manifests/.
 OVERLAY ?= base
-# What `make install-agent` applies: agent, overlays/agent-mindcluster, overlays/agent-preload-check, or your own.
+# What `make install-agent` applies: agent, overlays/agent-mindcluster, overlays/agent-preload-check, overlays/agent-fault-relay, or your own.
 AGENT ?= agent
 KUBECTL ?= kubectl
 # What the driver's libraries need of the C library, and the program itself doesn't.

@@ -102,6 +102,8 @@ impl Metrics {
         }
         metrics.holds(&[]);
         metrics.objects(&[]);
+        // Where nothing is relayed nothing is amiss.
+        metrics.outbox(Counts::default(), true);
         metrics
     }
 
