@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use swansong_agent::check::{Surroundings, run};
-use swansong_agent::config::Config;
+use swansong_agent::config::{Config, Via};
 use swansong_agent::node::{ApiServer, Timing};
 use swansong_agent::report::{Ready, Report};
 use swansong_agent::root::HostRoot;
@@ -52,6 +52,9 @@ pub(crate) struct Agent {
     /// Tell ClusterD of device faults, as `faults.relay.enabled` in the configuration does
     #[arg(long, env = "SWANSONG_RELAY_FAULTS")]
     relay_faults: bool,
+    /// Hand faults to the relay of the cluster at this address, as `faults.relay.via.address` in the configuration does
+    #[arg(long, env = "SWANSONG_RELAY_VIA", value_name = "HOST:PORT")]
+    relay_via: Option<String>,
     #[command(flatten)]
     logging: Logging,
 }
@@ -73,6 +76,11 @@ impl Agent {
             None => Config::default(),
         };
         config.faults.relay.enabled |= self.relay_faults;
+        if let Some(address) = &self.relay_via {
+            let via = Via::at(address);
+            config.faults.relay.via =
+                Some(via.with_context(|| format!("--relay-via {address} isn't HOST:PORT"))?);
+        }
         let root = HostRoot::open(&self.host_root).with_context(|| {
             format!(
                 "--host-root {} can't be opened; mount the host's file system there",

@@ -26,7 +26,7 @@ pub struct RelaySettings {
 /// The cluster's relay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Via {
-    /// `https://HOST:PORT`.
+    /// `HOST:PORT`.
     pub address: String,
     /// The certificates of the authority that signed the relay's.
     pub authority: PathBuf,
@@ -92,17 +92,35 @@ impl Checker {
 
     fn via(&mut self, via: file::Via) -> Option<Via> {
         let address = via.address?;
-        if !address.value.starts_with("https://") {
-            let problem =
-                format!("{:?} isn't https://HOST:PORT; tokens aren't sent in the clear", address.value);
+        let mut relay = Via::at(&address.value);
+        if relay.is_none() {
+            let problem = format!("{:?} isn't HOST:PORT of the cluster's relay", address.value);
             self.fault(&address.referenced, "faults.relay.via.address", problem);
         }
         let authority = self.path("faults.relay.via.authority", via.authority);
         let token = self.path("faults.relay.via.token", via.token);
-        Some(Via {
-            address: address.value,
-            authority: authority.map_or_else(|| PathBuf::from("/etc/swansong/relay/ca.crt"), PathBuf::from),
-            token: token.map_or_else(|| PathBuf::from("/var/run/secrets/swansong/token"), PathBuf::from),
+        if let Some(relay) = &mut relay {
+            relay.authority = authority.map_or_else(|| relay.authority.clone(), PathBuf::from);
+            relay.token = token.map_or_else(|| relay.token.clone(), PathBuf::from);
+        }
+        relay
+    }
+}
+
+impl Via {
+    /// The relay at `address`, `HOST:PORT`, with its files where the manifests mount them.
+    pub fn at(address: &str) -> Option<Self> {
+        let (host, port) = address.rsplit_once(':')?;
+        let sound = !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port > 0);
+        sound.then(|| Self {
+            address: address.to_owned(),
+            authority: PathBuf::from("/var/run/swansong-relay/ca.crt"),
+            token: PathBuf::from("/var/run/swansong-relay/token"),
         })
+    }
+
+    /// The name that the relay's certificate has to have.
+    pub fn server_name(&self) -> &str {
+        self.address.rsplit_once(':').map_or(&*self.address, |(host, _)| host)
     }
 }

@@ -8,6 +8,7 @@ use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 use swansong_clusterd::{Grpc, PublicFault, SendError, Sink, config_map};
+use swansong_relay::client::RelaySink;
 use tracing::warn;
 
 use crate::node::{ApiError, ApiServer};
@@ -38,6 +39,7 @@ impl Route {
 /// All ways that are open.
 #[derive(Debug)]
 pub(crate) struct Routes {
+    pub(crate) relay: Option<RelaySink>,
     pub(crate) grpc: Grpc,
     pub(crate) config_map: Option<ConfigMapSink>,
 }
@@ -48,6 +50,14 @@ impl Routes {
     /// A refusal is an answer: it isn't carried to somebody else. A way on which nobody answers may have carried the
     /// batch all the same; ClusterD knows faults by their ids and passes over those that it has.
     pub(crate) async fn send(&self, batch: &[PublicFault]) -> (Route, Result<(), SendError>) {
+        if let Some(relay) = &self.relay {
+            match relay.send(batch).await {
+                Err(SendError::Unavailable(why)) => {
+                    warn!(why, "the relay doesn't answer; asking ClusterD itself");
+                }
+                answer => return (Route::Relay, answer),
+            }
+        }
         let answer = self.grpc.send(batch).await;
         let Err(SendError::Unavailable(why)) = &answer else { return (Route::Grpc, answer) };
         let Some(config_map) = &self.config_map else { return (Route::Grpc, answer) };

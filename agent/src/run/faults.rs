@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use swansong_clusterd::Grpc;
 use swansong_clusterd::grpc::AddressError;
+use swansong_relay::client::{self, RelaySink};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -23,6 +24,8 @@ use crate::relay::{self, ConfigMapSink, Episode, Inputs, Parts, Queue, Routes, S
 const ROOM: usize = 1024;
 /// A source that doesn't move for so long is stuck: the slowest looks every five minutes.
 const SOURCE_PATIENCE: Duration = Duration::from_mins(16);
+/// The relay answers when ClusterD has.
+const VIA_PATIENCE: Duration = Duration::from_secs(45);
 const RELAY_PATIENCE: Duration = Duration::from_mins(2);
 
 /// What they share with the other tasks.
@@ -49,7 +52,16 @@ pub(super) fn start(all: &mut JoinSet<Infallible>, common: &Common, settings: &R
         namespace: namespace.clone(),
         node: shared.node_name.clone(),
     });
-    let routes = Routes { grpc, config_map };
+    let relay = settings.via.as_ref().map(|via| {
+        RelaySink::new(client::Settings {
+            address: via.address.clone(),
+            server_name: via.server_name().to_owned(),
+            authority: via.authority.clone(),
+            token: via.token.clone(),
+            deadline: VIA_PATIENCE,
+        })
+    });
+    let routes = Routes { relay, grpc, config_map };
     let clock = Clock::start();
     let device_plugin =
         DevicePluginWatch::new(&shared.node_name, Arc::clone(&api), Arc::clone(&timing), clock);
