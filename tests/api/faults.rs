@@ -1,7 +1,6 @@
 //! Device faults, from the driver's library to ClusterD: a real agent, a real API server, a libdcmi.so and a ClusterD
 //! without NPUs. What a fault's way looks like when all holds, when nothing would be saved, and when the agent dies.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,9 @@ use swansong_standin_clusterd::{Effect, Settings, StandIn};
 use swansong_testcluster::eventually;
 
 use crate::agent::{Agent, Site};
+use crate::fault_objects::{
+    config_map, device_info, job_summary, pod_group, pod_group_definition, pod_metadata,
+};
 use crate::fixture::DRIVER;
 use crate::support::{create, rig};
 
@@ -48,31 +50,13 @@ impl Scene {
         std::fs::remove_file(libraries.join("libdcmi.so")).unwrap();
         let script = Script::beside(&build(&libraries));
         let scene = Self { site, script, clusterd };
-        scene.device_info().await;
+        create(&scene.site.client, "kube-system", device_info(&scene.site.node)).await.unwrap();
         scene.job().await;
         scene
     }
 
     fn namespace(&self) -> String {
         format!("jobs-{}", self.site.node)
-    }
-
-    /// What the device plugin publishes while all is well.
-    async fn device_info(&self) {
-        let list = BTreeMap::from(
-            [("huawei.com/Ascend910", "Ascend910-0"), ("huawei.com/Ascend910-Fault", "[]")]
-                .map(|(key, value)| (key.to_owned(), value.to_owned())),
-        );
-        let code = swansong_fault::device_plugin::check_code(&list, 1);
-        let data = json!({"DeviceInfo": {"DeviceList": list, "UpdateTime": 1}, "SuperPodID": -2, "ServerIndex": -2, "CheckCode": code});
-        let name = format!("mindx-dl-deviceinfo-{}", self.site.node);
-        create(
-            &self.site.client,
-            "kube-system",
-            config_map(&name, &json!({"DeviceInfoCfg": data.to_string()})),
-        )
-        .await
-        .unwrap();
     }
 
     /// A job of one pod that holds device 3 of this node, and all that its dump needs but the reset ConfigMap.
@@ -82,32 +66,16 @@ impl Scene {
         create(client, "", own).await.unwrap();
         for object in [
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": namespace}}),
-            json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": {
-                "name": "bert-1", "namespace": namespace, "labels": {"process-recover-enable": "on"},
-                "annotations": {"recover-strategy": "dump"},
-            }}),
-            config_map("job-summary-bert", &json!({"job_status": "running"})),
-            self.pod(&namespace),
+            pod_group(),
+            job_summary(),
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": pod_metadata("job-1"),
+                "spec": {"nodeName": self.site.node, "containers": [{"name": "ascend", "image": "x"}]}}),
         ] {
             create(client, &namespace, object).await.unwrap();
         }
         let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
         let running = Patch::Merge(json!({"status": {"phase": "Running"}}));
         pods.patch_status("bert-master-0", &PatchParams::default(), &running).await.unwrap();
-    }
-
-    fn pod(&self, namespace: &str) -> Value {
-        let configuration = json!({"pod_name": "bert-master-0", "server_id": "10.0.0.1",
-            "devices": [{"device_id": "3", "device_ip": "10.0.1.3"}]});
-        let job = json!({"apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob", "name": "bert", "uid": "job-1", "controller": true});
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {
-            "name": "bert-master-0", "namespace": namespace, "ownerReferences": [job],
-            "annotations": {
-                "ascend.kubectl.kubernetes.io/ascend-910-configuration": configuration.to_string(),
-                "huawei.com/AscendReal": "Ascend910-3",
-                "scheduling.k8s.io/group-name": "bert-1", "hccl/rankIndex": "0",
-            },
-        }, "spec": {"nodeName": self.site.node, "containers": [{"name": "ascend", "image": "x"}]}})
     }
 
     async fn reset_config(&self) {
@@ -212,31 +180,23 @@ async fn clusterd() -> &'static StandIn {
         .await
 }
 
-fn config_map(name: &str, data: &Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
-}
-
 /// What Volcano and ClusterD bring along.
 async fn definitions() {
     static READY: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
     READY
         .get_or_init(|| async {
-            let group = json!({
-                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-                "metadata": {"name": "podgroups.scheduling.volcano.sh"},
-                "spec": {
-                    "group": "scheduling.volcano.sh", "scope": "Namespaced",
-                    "names": {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups", "singular": "podgroup"},
-                    "versions": [{"name": "v1beta1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                    }}}],
-                },
-            });
-            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cluster-system"}});
+            let group = pod_group_definition();
+            let namespace =
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cluster-system"}});
             let cluster = rig().await.cluster;
             cluster.apply(&format!("{group}\n---\n{namespace}")).await.unwrap();
             cluster
-                .kubectl(&["wait", "--for=condition=Established", "crd/podgroups.scheduling.volcano.sh", "--timeout=60s"])
+                .kubectl(&[
+                    "wait",
+                    "--for=condition=Established",
+                    "crd/podgroups.scheduling.volcano.sh",
+                    "--timeout=60s",
+                ])
                 .await
                 .unwrap();
         })

@@ -7,6 +7,8 @@
 mod agent;
 mod agent_policy;
 mod certificates;
+#[path = "../faults/objects.rs"]
+mod fault_objects;
 mod faults;
 #[path = "../../agent/tests/host/fixture.rs"]
 #[allow(dead_code)]

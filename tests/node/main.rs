@@ -5,4 +5,6 @@
 
 mod agent;
 mod chain;
+#[path = "../faults/objects.rs"]
+mod fault_objects;
 mod rig;

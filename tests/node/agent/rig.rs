@@ -75,6 +75,10 @@ impl Agents {
                         if volume["hostPath"]["path"] == "/" {
                             volume["hostPath"]["path"] = json!(host);
                         }
+                        // The outbox is on the made-up host too.
+                        if volume["hostPath"]["path"] == "/var/lib/swansong" {
+                            volume["hostPath"]["path"] = json!(host.join("var/lib/swansong"));
+                        }
                     }
                     // What differs from test to test makes other pods of it.
                     object["spec"]["template"]["metadata"]["annotations"]["test"] =
@@ -158,6 +162,12 @@ impl Agents {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let node = nodes.get(self.cluster.node_name().unwrap()).await.map_err(|error| error.to_string())?;
         Ok(told(&node))
+    }
+
+    /// The end of the agent's log.
+    pub(crate) async fn logs(&self) -> String {
+        let logs = ["--namespace", NAMESPACE, "logs", "daemonset/swansong-agent", "--tail=40"];
+        self.cluster.kubectl(&logs).await.unwrap_or_else(|error| error.to_string())
     }
 
     /// `/status` of the agent.
