@@ -18,9 +18,7 @@ use swansong_testcluster::{Cluster, eventually};
 
 use super::fixture::{DRIVER, Host};
 use super::rig::{Agents, PATIENCE, alone};
-use crate::fault_objects::{
-    config_map, device_info, job_summary, pod_group, pod_group_definition, pod_metadata,
-};
+use crate::fault_objects::{device_info, job_summary, pod_group, pod_group_definition, pod_metadata};
 
 const HBM: u32 = 0x80E0_1801;
 
