@@ -38,10 +38,11 @@ unit: ## All tests, those on a real Kubernetes included.
 	cargo test --workspace --locked
 
 .PHONY: soak
-soak: ## Long runs, 25 minutes: a million reviews and faults, a thousand kills; replicas rolled and killed on a real cluster.
+soak: ## Long runs, more than an hour: a million reviews and faults, a thousand kills; replicas rolled and killed on a real cluster.
 	cargo bench --locked --package swansong --bench soak
 	cargo bench --locked --package swansong-outbox --bench cycles
 	SWANSONG_KILLS=1000 cargo test --locked --package swansong-outbox --test kill -- --nocapture
+	SWANSONG_KILLS=1000 cargo test --locked --package swansong --test api killed_again_and_again -- --nocapture
 	SWANSONG_SOAK=1 cargo test --locked --package swansong --test availability rolling -- --nocapture
 
 .PHONY: prerequisites
@@ -91,6 +92,7 @@ bench: ## Measure the core, and the webhook beside its peers.
 	cargo bench --locked --package swansong-agent --bench scan
 	cargo bench --locked --package swansong-outbox --bench append
 	cargo bench --locked --package swansong --bench agent
+	cargo bench --locked --package swansong --bench faults
 	cargo bench --locked --package swansong --bench load
 	cargo bench --locked --package swansong-relay --bench relay
 

@@ -271,3 +271,67 @@ async fn what_ends_while_the_agent_is_dead_is_told_by_the_next_one() {
     });
     assert!(!effects.contains(&Effect::Unknown), "{effects:?}");
 }
+
+/// As many kills as `SWANSONG_KILLS` says, which `make soak` sets; a few otherwise.
+fn kills() -> u32 {
+    std::env::var("SWANSONG_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(8)
+}
+
+/// Faults come and go all the while, also when no agent lives. When it is over ClusterD has what stands and nothing else;
+/// no fault came back, and none changed its id.
+#[tokio::test]
+async fn an_agent_that_is_killed_again_and_again_loses_and_swaps_nothing() {
+    let scene = Scene::new("fault-kills").await;
+    scene.reset_config().await;
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut truth = std::collections::BTreeSet::new();
+    let mut agent = scene.site.start();
+    for _ in 0..kills() {
+        for _ in 0..random.u8(1..5) {
+            // Devices without a pod: what ends a job is the other tests' matter.
+            let fault = (random.u32(4..8), 0x8000_0000 + random.u32(0..3));
+            let assertion = if truth.remove(&fault) { RECOVER } else { OCCUR };
+            if assertion == OCCUR {
+                truth.insert(fault);
+            }
+            scene.script.event(fault.0, fault.1, CRITICAL, assertion, "made up");
+            tokio::time::sleep(Duration::from_millis(random.u64(0..400))).await;
+        }
+        // At whatever moment: that is what is tried.
+        tokio::time::sleep(Duration::from_millis(random.u64(0..2500))).await;
+        agent.kill();
+        agent = scene.site.start();
+    }
+    let expected: Vec<String> = truth.iter().map(|(npu, code)| format!("npu{npu}.{code:X}")).collect();
+    eventually("ClusterD has what stands, and nothing else", Duration::from_mins(3), || async {
+        let data = scene.clusterd.with(|core, _| core.statistic());
+        let faults = data.get("PublicFaults").cloned().unwrap_or_default();
+        let standing = swansong_clusterd::statistic::standing(Some(&faults), None, &scene.site.node);
+        let ids = standing.map_err(|error| error.to_string())?.fault_ids;
+        let prefix = format!("{}.", scene.site.node);
+        let mut there: Vec<String> = ids
+            .iter()
+            .filter_map(|id| Some(id.strip_prefix(&prefix)?.rsplit_once('.')?.0.to_owned()))
+            .collect();
+        there.sort();
+        let status: Value = serde_json::from_str(&agent.get("/status").1).unwrap_or_default();
+        let waiting = status["faults"]["waiting"].as_array().map_or(usize::MAX, Vec::len);
+        if there == expected && waiting == 0 {
+            Ok(())
+        } else {
+            Err(format!("{there:?}, not {expected:?}; {waiting} wait"))
+        }
+    })
+    .await
+    .unwrap();
+    let mut over = std::collections::BTreeSet::new();
+    scene.clusterd.with(|core, _| {
+        for taken in core.ledger().taken.iter().filter(|taken| taken.node == scene.site.node) {
+            if taken.assertion == "recover" {
+                over.insert(taken.fault_id.clone());
+            } else {
+                assert!(!over.contains(&taken.fault_id), "{} came back", taken.fault_id);
+            }
+        }
+    });
+}

@@ -6,8 +6,8 @@
 //!                    verdicts     preflight, device plugin's view, statistic-fault-info
 //! ```
 //!
-//! Pure: [`episodes`] joins what the sources see, [`plan`] says what goes when, [`reconcile`] compares with what ClusterD
-//! has, [`preflight`] says whether a dump could be ordered, [`pace`] how fast. The rest carries it out.
+//! Pure: `episodes` joins what the sources see, `plan` says what goes when, `reconcile` compares with what ClusterD
+//! has, `preflight` says whether a dump could be ordered, `pace` how fast. The rest carries it out.
 
 mod condition;
 mod episode;
