@@ -85,8 +85,8 @@ impl Episodes {
     }
 
     /// Whether a source has said in the life of this process that it stands.
-    pub(crate) fn is_vouched(&self, id: &str) -> bool {
-        self.open.values().any(|open| open.id == id && open.vouched)
+    pub(crate) fn is_vouched(&self, key: &str, id: &str) -> bool {
+        self.open.get(key).is_some_and(|open| open.id == id && open.vouched)
     }
 
     /// What couldn't be told since ClusterD knows no such device, or too much stood at once.

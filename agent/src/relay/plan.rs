@@ -1,6 +1,6 @@
 //! What is sent, and when: the decisions of the relay, without clock, network or disk.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,9 @@ const VOUCH: Duration = Duration::from_mins(1);
 /// ClusterD shows a fault about a second after it took it, and holds a recovery back until five seconds after the
 /// occurrence.
 pub(super) const CONFIRM: Duration = Duration::from_secs(8);
+
+/// What is sent again and again waits twice as long each time, up to four minutes.
+const LONGEST_DOUBLING: u32 = 5;
 
 /// What waits first in its key, as the outbox has it.
 #[derive(Debug, Clone)]
@@ -204,6 +207,17 @@ pub(crate) enum Verdict {
     Recalled(String),
 }
 
+/// A recovery that was taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    /// When.
+    pub(super) at: Duration,
+    /// When it is sent again if ClusterD still shows the fault: ever more rarely.
+    again: Duration,
+    /// How often.
+    pub(super) times: u32,
+}
+
 /// What the relay remembers within a process.
 #[derive(Debug)]
 pub(crate) struct Relay {
@@ -211,8 +225,8 @@ pub(crate) struct Relay {
     pub(super) pace: Pace,
     /// Since when each occurrence has been waiting. Not by the fault's own time: clocks jump.
     seen: HashMap<u64, Duration>,
-    /// Recoveries that were taken, and when to send them again if ClusterD still shows the fault.
-    pub(super) taken: HashMap<u64, Duration>,
+    /// Recoveries that were taken, by their place.
+    pub(super) taken: HashMap<u64, Taken>,
     pub(super) reconciled: Reconciled,
     /// Ids of a batch that was refused as a whole: they go alone.
     pub(super) suspects: BTreeSet<String>,
@@ -238,8 +252,9 @@ impl Relay {
     /// Decides what to do now.
     pub(crate) fn step(&mut self, world: &World<'_>) -> Step {
         let mut step = Step { withdraw: world.passed.clone(), ..Step::default() };
-        self.seen.retain(|seq, _| world.heads.iter().any(|head| head.seq == *seq));
-        self.taken.retain(|seq, _| world.heads.iter().any(|head| head.seq == *seq));
+        let places: HashSet<u64> = world.heads.iter().map(|head| head.seq).collect();
+        self.seen.retain(|seq, _| places.contains(seq));
+        self.taken.retain(|seq, _| places.contains(seq));
         self.reconciled.keep(&world.stands, world.now);
         let mut due = Vec::new();
         for head in &world.heads {
@@ -289,7 +304,9 @@ impl Relay {
         match head.assertion {
             Assertion::Once => Judged::Due,
             Assertion::Recover => match self.taken.get(&head.seq) {
-                Some(&again) if world.now < again => Judged::Held(Hold::Confirming, Some(again)),
+                Some(&Taken { again, .. }) if world.now < again => {
+                    Judged::Held(Hold::Confirming, Some(again))
+                }
                 _ => Judged::Due,
             },
             Assertion::Occur => match head.over {
@@ -378,7 +395,9 @@ impl Relay {
         match parcel.origin {
             Origin::Pending(seq) if parcel.assertion == Assertion::Recover && self.reconciled.confirmable => {
                 // Taken isn't done: it ends when ClusterD doesn't show the fault any more.
-                self.taken.insert(seq, now + CONFIRM);
+                let times = self.taken.get(&seq).map_or(0, |taken| taken.times);
+                let again = now + CONFIRM.saturating_mul(1 << times.min(LONGEST_DOUBLING));
+                self.taken.insert(seq, Taken { at: now, again, times: times + 1 });
                 self.reconciled.unconfirmed();
                 None
             }

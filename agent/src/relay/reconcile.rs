@@ -4,13 +4,13 @@
 //! `statistic-fault-info`. So what stands here and isn't there is sent again, and what is there and isn't known here is
 //! taken back: by an agent that lost its outbox, or by one whose recovery ClusterD lost.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use swansong_fault::Assertion;
 
 use super::episode::Episode;
-use super::plan::{CONFIRM, Head, Origin, Parcel, Relay, Stands, Verdict};
+use super::plan::{CONFIRM, Head, Origin, Parcel, Relay, Stands, Taken, Verdict};
 
 /// Between two looks while something isn't confirmed.
 const LOOK_SOON: Duration = Duration::from_millis(1500);
@@ -64,10 +64,10 @@ impl Default for Reconciled {
 
 impl Reconciled {
     pub(super) fn keep(&mut self, stands: &[Stands<'_>], now: Duration) {
-        let known = |id: &String| stands.iter().any(|stands| stands.id == *id);
-        self.since.retain(|id, _| known(id));
-        self.lost.retain(known);
-        self.recalls.retain(known);
+        let ids: HashSet<&str> = stands.iter().map(|stands| stands.id).collect();
+        self.since.retain(|id, _| ids.contains(id.as_str()));
+        self.lost.retain(|id| ids.contains(id.as_str()));
+        self.recalls.retain(|id| ids.contains(id.as_str()));
         for stands in stands {
             self.since.entry(stands.id.to_owned()).or_insert((now, 0));
         }
@@ -81,9 +81,10 @@ impl Reconciled {
             episode: episode.clone(),
         };
         let mut parcels = Vec::new();
+        let ends = ids(heads);
         for stands in stands {
             // Its end is on the way.
-            if heads.iter().any(|head| head.id == stands.id) {
+            if ends.contains(stands.id) {
                 continue;
             }
             if self.recalls.contains(stands.id) {
@@ -118,6 +119,10 @@ impl Reconciled {
     pub(super) fn orphan_told(&mut self, id: &str) {
         self.orphans.remove(id);
     }
+}
+
+fn ids<'a>(heads: &[Head<'a>]) -> HashSet<&'a str> {
+    heads.iter().map(|head| head.id).collect()
 }
 
 impl Relay {
@@ -162,19 +167,21 @@ impl Relay {
         let mut verdicts = Vec::new();
         let mut open = false;
         for head in heads.iter().filter(|head| head.assertion == Assertion::Recover) {
-            if let Some(&again) = self.taken.get(&head.seq) {
+            if let Some(&Taken { at, times, .. }) = self.taken.get(&head.seq) {
                 if !complete {
                     verdicts.push(Verdict::Accept(head.seq));
                 } else if has.contains(head.id) {
-                    open = true;
-                } else if now + CONFIRM >= again + CERTAIN {
+                    // What ClusterD keeps showing is looked at as rarely as it is sent.
+                    open |= times <= ATTEMPTS;
+                } else if now >= at + CERTAIN {
                     verdicts.push(Verdict::Accept(head.seq));
                 } else {
                     open = true;
                 }
             }
         }
-        for stands in stands.iter().filter(|stands| !heads.iter().any(|head| head.id == stands.id)) {
+        let waiting = ids(heads);
+        for stands in stands.iter().filter(|stands| !waiting.contains(stands.id)) {
             match (has.contains(stands.id), stands.note.recalled) {
                 (true, true) => drop(state.recalls.insert(stands.id.to_owned())),
                 (true, false) => {
@@ -187,19 +194,21 @@ impl Relay {
                     }
                 }
                 (false, false) if complete => {
-                    let since = state.since.get(stands.id).map_or(now, |&(since, _)| since);
-                    if now.saturating_sub(since) >= CONFIRM {
+                    let (since, times) = state.since.get(stands.id).copied().unwrap_or((now, 0));
+                    // What was sent in vain is sent ever more rarely: ClusterD takes one message a second from all.
+                    let wait = if times < ATTEMPTS { CONFIRM } else { LOOK_LATE };
+                    if now.saturating_sub(since) >= wait {
                         state.lost.insert(stands.id.to_owned());
                     }
-                    open = true;
+                    open |= times < ATTEMPTS;
                 }
                 (false, _) => {}
             }
         }
-        let known =
-            |id: &str| heads.iter().any(|head| head.id == id) || stands.iter().any(|stands| stands.id == id);
+        let standing: HashSet<&str> = stands.iter().map(|stands| stands.id).collect();
+        let known = |id: &str| waiting.contains(id) || standing.contains(id);
         state.orphans = has.iter().filter(|id| !known(id)).cloned().collect();
-        state.unconfirmed = open || !self.taken.is_empty() || !state.orphans.is_empty();
+        state.unconfirmed = open || !state.orphans.is_empty();
         verdicts
     }
 }

@@ -656,6 +656,11 @@ impl Task<'_> {
     /// What the Node and `/status` show.
     fn tell(&mut self, store: &Store) {
         let counts = store.counts();
+        if self.accepted_at.len() > counts.standing {
+            let stands = store.stands();
+            let standing: BTreeSet<&str> = stands.iter().map(|stands| stands.id).collect();
+            self.accepted_at.retain(|id, _| standing.contains(id.as_str()));
+        }
         self.parts.metrics.outbox(counts, store.problem().is_none());
         let standing: BTreeSet<&str> = self.episodes.standing().map(|(id, _)| id).collect();
         let mut blind =

@@ -1,6 +1,6 @@
 //! The outbox, with what its entries mean.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -54,11 +54,9 @@ impl Store {
             let note = serde_json::from_slice(&standing.note).unwrap_or_default();
             notes.insert(standing.id.clone(), note);
         }
-        let known = |id: &String| {
-            outbox.standing_of(id).is_some() || outbox.pending().any(|pending| pending.entry.id == *id)
-        };
         if episodes.len() > outbox.counts().pending + outbox.counts().standing {
-            episodes.retain(|id, _| known(id));
+            let pending: HashSet<&String> = outbox.pending().map(|pending| &pending.entry.id).collect();
+            episodes.retain(|id, _| pending.contains(id) || outbox.standing_of(id).is_some());
         }
         notes.retain(|id, _| outbox.standing_of(id).is_some());
     }
@@ -92,7 +90,7 @@ impl Store {
                 id: &entry.id,
                 assertion: assertion(entry.kind),
                 offered: pending.offered != Offered::Never,
-                vouched: episodes.is_vouched(&entry.id),
+                vouched: episodes.is_vouched(&entry.key, &entry.id),
                 over: over().map(|next| next.seq),
                 episode: self.episodes.get(&entry.id)?,
             })
