@@ -35,12 +35,17 @@ struct Scene {
 
 impl Scene {
     async fn new(name: &str) -> Self {
+        let address = clusterd().await.address();
+        Self::with(name, &format!("clusterd: {{dial: false, address: \"{address}\"}}"), "").await
+    }
+
+    /// With ClusterD's address as configured, and a namespace for the ConfigMap that it reads.
+    async fn with(name: &str, clusterd_section: &str, namespace: &str) -> Self {
         definitions().await;
         let clusterd = clusterd().await;
         let config = format!(
-            "npus: 8\ndriver: {{trust: anyone}}\nports: []\nclusterd: {{dial: false, address: \"{}\"}}\n\
-             faults: {{relay: {{enabled: true, outbox: /outbox, settle: 1s, configMapNamespace: \"\"}}}}\n",
-            clusterd.address()
+            "npus: 8\ndriver: {{trust: anyone}}\nports: []\n{clusterd_section}\n\
+             faults: {{relay: {{enabled: true, outbox: /outbox, settle: 1s, configMapNamespace: \"{namespace}\"}}}}\n",
         );
         let site = Site::new(name, &config).await;
         // Folders of this process are as the process sees them.
@@ -270,6 +275,22 @@ async fn what_ends_while_the_agent_is_dead_is_told_by_the_next_one() {
         taken.map(|taken| taken.effect).collect::<Vec<_>>()
     });
     assert!(!effects.contains(&Effect::Unknown), "{effects:?}");
+}
+
+#[tokio::test]
+async fn where_clusterd_doesnt_answer_it_is_told_by_a_config_map() {
+    // A port that nobody listens on.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let section = format!("clusterd: {{dial: false, address: \"{closed}\", timeout: 1s}}");
+    let scene = Scene::with("fault-map", &section, "default").await;
+    scene.reset_config().await;
+    let agent = scene.site.start();
+    scene.script.event(3, HBM, CRITICAL, OCCUR, "HBM");
+    scene.has_taken(&agent, &["occur"]).await;
+    scene.script.event(3, HBM, CRITICAL, RECOVER, "HBM");
+    scene.has_taken(&agent, &["occur", "recover"]).await;
+    scene.is_over(&agent).await;
+    assert!(agent.get("/metrics").1.contains("route=\"config_map\",result=\"ok\"} 2"));
 }
 
 /// As many kills as `SWANSONG_KILLS` says, which `make soak` sets; a few otherwise.
