@@ -38,11 +38,9 @@ impl Queue {
         faults: Vec<PublicFault>,
         since: Instant,
     ) -> Result<oneshot::Receiver<Result<(), SendError>>, Full> {
+        // Who has gone leaves with the next batch: while one is under way, what it holds has to stay in its place.
         if self.waiting.len() >= MOST {
-            self.forget_the_gone();
-            if self.waiting.len() >= MOST {
-                return Err(Full);
-            }
+            return Err(Full);
         }
         let (answer, receiver) = oneshot::channel();
         self.waiting.push_back(Waiting { faults, taken: 0, since, answer });

@@ -90,7 +90,7 @@ fn nothing_keeps_it_from_a_node() {
         assert_eq!(pod(&rendered)["tolerations"], json!([{"operator": "Exists"}]));
         assert_eq!(pod(&rendered)["priorityClassName"], "system-node-critical");
         for (probe, path) in
-            [("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")]
+            [("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")]
         {
             assert_eq!(
                 container(&rendered)[probe]["httpGet"],

@@ -96,7 +96,8 @@ impl Episode {
                 Subject::Node => FaultType::Node,
             },
             class: self.class(),
-            fault_time: self.began,
+            // A host whose clock isn't set yet: ClusterD refuses times before its own.
+            fault_time: self.began.max(FIRST_TIME),
             assertion,
             node,
             devices: &self.devices,

@@ -64,7 +64,7 @@ impl Episodes {
         let key = episode.key();
         if !episode.once {
             let holders = BTreeSet::from([episode.source.clone()]);
-            self.open.insert(key, Open { id: id.to_owned(), episode, holders, vouched: false });
+            self.open.entry(key).or_insert(Open { id: id.to_owned(), episode, holders, vouched: false });
         }
     }
 

@@ -1,7 +1,6 @@
 //! What the API server is asked: what the jobs on a device could do, what ClusterD has, what became of a dump.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::Duration;
 
 use http::{Method, StatusCode};
 use serde::Deserialize;
@@ -28,12 +27,16 @@ struct ConfigMap {
 pub(crate) async fn preflight(
     api: &ApiServer,
     subject: Subject,
-    pods: &[NpuPod],
+    pods: Option<&Vec<NpuPod>>,
     device_info: Option<String>,
-    at: Duration,
 ) -> Preflight {
     let node = device_info.map(|why| Objection { pod: None, why: Why::NoDeviceInfo(why) });
-    let mut all = Preflight { at, objections: node.into_iter().collect(), jobs: Vec::new() };
+    let mut all = Preflight { objections: node.into_iter().collect(), ..Preflight::default() };
+    let Some(pods) = pods else {
+        let problem = "the pods of this node aren't known yet".to_owned();
+        all.objections.push(Objection { pod: None, why: Why::NotSeen(problem) });
+        return all;
+    };
     let mut known: HashMap<(String, String), Result<Found, String>> = HashMap::new();
     for pod in pods.iter().filter(|pod| pod.uses(subject)) {
         let Some(job) = &pod.job else { continue };

@@ -34,6 +34,9 @@ pub(super) const CONFIRM: Duration = Duration::from_secs(8);
 /// What is sent again and again waits twice as long each time, up to four minutes.
 const LONGEST_DOUBLING: u32 = 5;
 
+/// After so many recoveries in vain the next fault of the same key isn't held up any more.
+const GIVE_UP: u32 = 6;
+
 /// What waits first in its key, as the outbox has it.
 #[derive(Debug, Clone)]
 pub(crate) struct Head<'a> {
@@ -93,9 +96,31 @@ pub(crate) struct JobNote {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Preflight {
     pub(crate) at: Duration,
+    /// Since when there is something against it.
+    pub(crate) since: Duration,
     /// Why ranks would end and nothing be saved.
     pub(crate) objections: Vec<Objection>,
     pub(crate) jobs: Vec<JobNote>,
+}
+
+impl Preflight {
+    /// How often it is made anew: what has long been missing is looked for more rarely, down to once a minute.
+    fn pace(&self) -> Duration {
+        if self.objections.is_empty() {
+            return PREFLIGHT_PACE;
+        }
+        (self.at.saturating_sub(self.since) / 4).clamp(PREFLIGHT_PACE, Duration::from_mins(1))
+    }
+
+    /// How long it counts. What speaks against a fault does until it is looked at anew.
+    fn life(&self) -> Duration {
+        if self.objections.is_empty() { PREFLIGHT_LIFE } else { self.pace() + PREFLIGHT_LIFE }
+    }
+
+    /// Whether it clears a fault at `now`.
+    fn clears(&self, now: Duration) -> bool {
+        self.objections.is_empty() && now.saturating_sub(self.at) <= PREFLIGHT_LIFE
+    }
 }
 
 /// What is known when a step is taken.
@@ -109,6 +134,8 @@ pub(crate) struct World<'a> {
     /// Whether the device plugin's fresh ConfigMap carries it, so that ClusterD knows it anyway.
     pub(crate) carried: &'a dyn Fn(&Episode) -> bool,
     pub(crate) preflights: &'a BTreeMap<Subject, Preflight>,
+    /// Whether the cluster was asked how faults are classified: before that one may seem graver than it is.
+    pub(crate) classified: bool,
     /// Whether a batch is under way.
     pub(crate) busy: bool,
 }
@@ -255,7 +282,7 @@ impl Relay {
         let places: HashSet<u64> = world.heads.iter().map(|head| head.seq).collect();
         self.seen.retain(|seq, _| places.contains(seq));
         self.taken.retain(|seq, _| places.contains(seq));
-        self.reconciled.keep(&world.stands, world.now);
+        self.reconciled.keep(&world.stands, world.now, self.settings.recall_after_dump);
         let mut due = Vec::new();
         for head in &world.heads {
             match self.judge(head, world, &mut step) {
@@ -272,7 +299,21 @@ impl Relay {
                 }
             }
         }
-        due.extend(self.reconciled.parcels(&world.stands, &world.heads));
+        for parcel in self.reconciled.parcels(&world.stands, &world.heads, world.now) {
+            // A kill that is sent again may hit another job than the first time.
+            let kills = parcel.origin == Origin::Lost && parcel.episode.kills();
+            let subject = parcel.episode.subject;
+            let cleared = world.preflights.get(&subject).is_some_and(|preflight| preflight.clears(world.now));
+            if !kills || (cleared && !(world.carried)(&parcel.episode)) {
+                due.push(parcel);
+            } else if world
+                .preflights
+                .get(&subject)
+                .is_none_or(|preflight| world.now.saturating_sub(preflight.at) >= preflight.pace())
+            {
+                step.preflight.insert(subject);
+            }
+        }
         if !due.is_empty() {
             self.load(due, world, &mut step);
         }
@@ -331,7 +372,8 @@ impl Relay {
         }
         let kills = head.episode.kills();
         let preflight = world.preflights.get(&head.episode.subject);
-        let old = preflight.is_none_or(|preflight| world.now.saturating_sub(preflight.at) >= PREFLIGHT_PACE);
+        let old =
+            preflight.is_none_or(|preflight| world.now.saturating_sub(preflight.at) >= preflight.pace());
         let lead = settled.saturating_sub(PREFLIGHT_LEAD);
         if kills && old && world.now >= lead {
             step.preflight.insert(head.episode.subject);
@@ -347,11 +389,12 @@ impl Relay {
             return Judged::Due;
         }
         match preflight {
-            Some(preflight) if world.now.saturating_sub(preflight.at) <= PREFLIGHT_LIFE => {
+            _ if !world.classified => Judged::Held(Hold::Preflight, None),
+            Some(preflight) if world.now.saturating_sub(preflight.at) <= preflight.life() => {
                 if preflight.objections.is_empty() {
                     Judged::Due
                 } else {
-                    Judged::Held(Hold::Objected, Some(preflight.at + PREFLIGHT_PACE))
+                    Judged::Held(Hold::Objected, Some(preflight.at + preflight.pace()))
                 }
             }
             _ => Judged::Held(Hold::Preflight, None),
@@ -377,7 +420,7 @@ impl Relay {
                 self.pace.answered(now);
                 if let [parcel] = batch {
                     self.suspects.remove(&parcel.id);
-                    self.refused(parcel, why)
+                    self.refused(parcel, why, now)
                 } else {
                     self.suspects.extend(batch.iter().map(|parcel| parcel.id.clone()));
                     Vec::new()
@@ -396,6 +439,12 @@ impl Relay {
             Origin::Pending(seq) if parcel.assertion == Assertion::Recover && self.reconciled.confirmable => {
                 // Taken isn't done: it ends when ClusterD doesn't show the fault any more.
                 let times = self.taken.get(&seq).map_or(0, |taken| taken.times);
+                if times >= GIVE_UP {
+                    // ClusterD shows what it was told is over, or can't be read: its fault must not hold up the next one. What
+                    // is still there is taken back as one that nobody knows.
+                    self.reconciled.unconfirmed();
+                    return Some(Verdict::Accept(seq));
+                }
                 let again = now + CONFIRM.saturating_mul(1 << times.min(LONGEST_DOUBLING));
                 self.taken.insert(seq, Taken { at: now, again, times: times + 1 });
                 self.reconciled.unconfirmed();
@@ -405,34 +454,32 @@ impl Relay {
                 self.reconciled.unconfirmed();
                 Some(Verdict::Accept(seq))
             }
-            Origin::Lost => {
+            Origin::Lost | Origin::Orphan => {
                 self.reconciled.sent_again(&parcel.id, now);
                 None
             }
             Origin::Recalled => {
-                self.reconciled.recalled(&parcel.id);
+                self.reconciled.sent_again(&parcel.id, now);
                 Some(Verdict::Recalled(parcel.id.clone()))
-            }
-            Origin::Orphan => {
-                self.reconciled.orphan_told(&parcel.id);
-                None
             }
         }
     }
 
     /// It can't be taken as it is.
-    pub(crate) fn refused(&mut self, parcel: &Parcel, why: &str) -> Vec<Verdict> {
+    pub(crate) fn refused(&mut self, parcel: &Parcel, why: &str, now: Duration) -> Vec<Verdict> {
         match parcel.origin {
+            Origin::Pending(seq) if parcel.assertion == Assertion::Recover => {
+                // The administrator's file may lack our codes for a while; what stands has to end all the same.
+                let times = self.taken.get(&seq).map_or(0, |taken| taken.times);
+                let again = now + CONFIRM.saturating_mul(1 << times.min(LONGEST_DOUBLING));
+                self.taken.insert(seq, Taken { at: Duration::MAX, again, times: times + 1 });
+                Vec::new()
+            }
             Origin::Pending(seq) => vec![Verdict::Refuse(seq, why.to_owned())],
-            Origin::Orphan => {
-                self.reconciled.orphan_told(&parcel.id);
+            Origin::Orphan | Origin::Lost | Origin::Recalled => {
+                self.reconciled.sent_again(&parcel.id, now);
                 Vec::new()
             }
-            Origin::Lost => {
-                self.reconciled.sent_again(&parcel.id, Duration::MAX);
-                Vec::new()
-            }
-            Origin::Recalled => vec![Verdict::Recalled(parcel.id.clone())],
         }
     }
 }

@@ -57,6 +57,7 @@ impl Site {
             stands: stands.to_vec(),
             carried: &|_| self.carried,
             preflights: &self.preflights,
+            classified: true,
             busy: self.busy,
         })
     }
@@ -247,7 +248,7 @@ fn where_clusterd_cant_be_looked_at_its_word_has_to_do() {
 
 #[test]
 fn what_stands_and_isnt_there_is_sent_again_under_its_own_id() {
-    let (fault, note) = (episode(3, Level::SeparateNPU), Note::default());
+    let (fault, note) = (episode(3, Level::SubHealthFault), Note::default());
     let stands = [Stands { id: "id-1", episode: &fault, note: &note }];
     let mut relay = Relay::new(Settings::default());
     let (site, gone) = (Site::new(), has(&[]));
@@ -267,22 +268,38 @@ fn what_stands_and_isnt_there_is_sent_again_under_its_own_id() {
         );
         relay.answered(&step.send, &Ok(()), now, 0.5);
         assert_eq!(relay.unheard().count(), usize::from(round == 3));
-        now += Duration::from_secs(9);
+        // Ever more rarely.
+        now += Duration::from_secs(9 << round);
     }
     let shown = has(&["id-1"]);
     assert_eq!(relay.confirm(&shown, &[], &stands, now), [Verdict::Confirmed("id-1".to_owned())]);
     assert_eq!((site.step(&mut relay, now, &[], &stands).send.len(), relay.unheard().count()), (0, 0));
 }
 
+/// By now another job may be on the device.
+#[test]
+fn a_kill_is_sent_again_only_if_its_jobs_can_dump() {
+    let (fault, note) = (episode(3, Level::SeparateNPU), Note::default());
+    let stands = [Stands { id: "id-1", episode: &fault, note: &note }];
+    let mut relay = Relay::new(Settings::default());
+    let now = Duration::from_secs(9);
+    Site::new().step(&mut relay, Duration::ZERO, &[], &stands);
+    relay.confirm(&has(&[]), &[], &stands, now);
+    let step = Site::new().step(&mut relay, now, &[], &stands);
+    assert_eq!((step.send.len(), step.preflight.contains(&Subject::Npu(3))), (0, true));
+    assert_eq!(ids(&Site::new().cleared(3, now).step(&mut relay, now, &[], &stands)), ["id-1"]);
+}
+
 #[test]
 fn what_has_done_its_work_is_taken_back_once_and_for_all() {
     let fault = episode(3, Level::SeparateNPU);
-    let note = Note { confirmed: true, ..Note::default() };
+    let job =
+        super::plan::JobNote { outcome: Some("dump-success".to_owned()), ..super::plan::JobNote::default() };
+    let note = Note { confirmed: true, jobs: vec![job], ..Note::default() };
     let stands = [Stands { id: "id-1", episode: &fault, note: &note }];
     let mut relay = Relay::new(Settings::default());
     let site = Site::new();
     site.step(&mut relay, Duration::ZERO, &[], &stands);
-    relay.recall("id-1");
     let step = site.step(&mut relay, Duration::ZERO, &[], &stands);
     assert_eq!((step.send[0].origin, step.send[0].assertion), (Origin::Recalled, Assertion::Recover));
     assert_eq!(

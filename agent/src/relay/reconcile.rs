@@ -43,6 +43,8 @@ pub(super) struct Reconciled {
     since: HashMap<String, (Duration, u32)>,
     lost: BTreeSet<String>,
     recalls: BTreeSet<String>,
+    /// When what was sent by itself may be sent again, and how often it was.
+    tried: HashMap<String, (Duration, u32)>,
     orphans: BTreeSet<String>,
     looked: Option<Duration>,
     unconfirmed: bool,
@@ -55,6 +57,7 @@ impl Default for Reconciled {
             since: HashMap::new(),
             lost: BTreeSet::new(),
             recalls: BTreeSet::new(),
+            tried: HashMap::new(),
             orphans: BTreeSet::new(),
             looked: None,
             unconfirmed: true,
@@ -63,17 +66,24 @@ impl Default for Reconciled {
 }
 
 impl Reconciled {
-    pub(super) fn keep(&mut self, stands: &[Stands<'_>], now: Duration) {
+    pub(super) fn keep(&mut self, stands: &[Stands<'_>], now: Duration, recall: bool) {
         let ids: HashSet<&str> = stands.iter().map(|stands| stands.id).collect();
         self.since.retain(|id, _| ids.contains(id.as_str()));
         self.lost.retain(|id| ids.contains(id.as_str()));
         self.recalls.retain(|id| ids.contains(id.as_str()));
         for stands in stands {
             self.since.entry(stands.id.to_owned()).or_insert((now, 0));
+            // What it was for is done: all jobs that it hit have ended.
+            let jobs = &stands.note.jobs;
+            let done = !jobs.is_empty() && jobs.iter().all(|job| job.outcome.is_some());
+            if recall && done && !stands.note.recalled {
+                self.recalls.insert(stands.id.to_owned());
+            }
         }
+        self.tried.retain(|id, _| ids.contains(id.as_str()) || self.orphans.contains(id));
     }
 
-    pub(super) fn parcels(&self, stands: &[Stands<'_>], heads: &[Head<'_>]) -> Vec<Parcel> {
+    pub(super) fn parcels(&self, stands: &[Stands<'_>], heads: &[Head<'_>], now: Duration) -> Vec<Parcel> {
         let parcel = |id: &str, episode: &Episode, origin, assertion| Parcel {
             origin,
             id: id.to_owned(),
@@ -83,8 +93,8 @@ impl Reconciled {
         let mut parcels = Vec::new();
         let ends = ids(heads);
         for stands in stands {
-            // Its end is on the way.
-            if ends.contains(stands.id) {
+            // Its end is on the way, or it was sent not long ago.
+            if ends.contains(stands.id) || !self.may_go(stands.id, now) {
                 continue;
             }
             if self.recalls.contains(stands.id) {
@@ -94,7 +104,7 @@ impl Reconciled {
             }
         }
         let orphan = |id: &String| parcel(id, &Episode::of_id(id), Origin::Orphan, Assertion::Recover);
-        parcels.extend(self.orphans.iter().map(orphan));
+        parcels.extend(self.orphans.iter().filter(|id| self.may_go(id, now)).map(orphan));
         parcels
     }
 
@@ -102,22 +112,22 @@ impl Reconciled {
         self.unconfirmed = true;
     }
 
+    fn may_go(&self, id: &str, now: Duration) -> bool {
+        self.tried.get(id).is_none_or(|&(again, _)| now >= again)
+    }
+
+    /// It was sent; ever more time passes until it is again.
     pub(super) fn sent_again(&mut self, id: &str, now: Duration) {
+        let times = self.tried.get(id).map_or(0, |&(_, times)| times);
+        let wait = CONFIRM.saturating_mul(1 << times.min(5));
+        self.tried.insert(id.to_owned(), (now + wait, times + 1));
         self.lost.remove(id);
+        self.recalls.remove(id);
         if let Some((since, times)) = self.since.get_mut(id) {
             *since = now;
             *times += 1;
         }
         self.unconfirmed = true;
-    }
-
-    pub(super) fn recalled(&mut self, id: &str) {
-        self.recalls.remove(id);
-        self.unconfirmed = true;
-    }
-
-    pub(super) fn orphan_told(&mut self, id: &str) {
-        self.orphans.remove(id);
     }
 }
 
@@ -132,15 +142,12 @@ impl Relay {
         match state.looked {
             // At the start: what did the process before leave there?
             None => Some(Duration::ZERO),
-            Some(looked) if state.unconfirmed && anything => Some(looked + LOOK_SOON),
-            Some(looked) if anything => Some(looked + LOOK_LATE),
+            Some(looked) if state.unconfirmed && (anything || !state.orphans.is_empty()) => {
+                Some(looked + LOOK_SOON)
+            }
+            Some(looked) if anything || !state.orphans.is_empty() => Some(looked + LOOK_LATE),
             Some(_) => None,
         }
-    }
-
-    /// Takes back a fault that stands, since it has done what it was for.
-    pub(crate) fn recall(&mut self, id: &str) {
-        self.reconciled.recalls.insert(id.to_owned());
     }
 
     /// Faults that were sent again and again and that ClusterD doesn't show.
@@ -173,7 +180,7 @@ impl Relay {
                 } else if has.contains(head.id) {
                     // What ClusterD keeps showing is looked at as rarely as it is sent.
                     open |= times <= ATTEMPTS;
-                } else if now >= at + CERTAIN {
+                } else if now >= at.saturating_add(CERTAIN) {
                     verdicts.push(Verdict::Accept(head.seq));
                 } else {
                     open = true;
@@ -208,7 +215,7 @@ impl Relay {
         let standing: HashSet<&str> = stands.iter().map(|stands| stands.id).collect();
         let known = |id: &str| waiting.contains(id) || standing.contains(id);
         state.orphans = has.iter().filter(|id| !known(id)).cloned().collect();
-        state.unconfirmed = open || !state.orphans.is_empty();
+        state.unconfirmed = open;
         verdicts
     }
 }

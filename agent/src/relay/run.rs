@@ -48,7 +48,8 @@ const DROPPED: u32 = 0x40F8_4E00;
 /// What the relay reads of others.
 #[derive(Debug, Clone)]
 pub(crate) struct Inputs {
-    pub(crate) pods: watch::Receiver<Arc<Vec<NpuPod>>>,
+    /// `None` until they were listed.
+    pub(crate) pods: watch::Receiver<Option<Arc<Vec<NpuPod>>>>,
     pub(crate) device_plugin: watch::Receiver<DevicePlugin>,
     pub(crate) levels: watch::Receiver<Arc<Levels>>,
     pub(crate) node: watch::Receiver<Option<Arc<NodeState>>>,
@@ -127,9 +128,12 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
         looking: false,
         look_not_before: Duration::ZERO,
         outcomes_at: None,
+        asking: false,
+        retry_at: Duration::ZERO,
         parts: &parts,
     };
     let mut store = Some(store);
+    let mut device_plugin = parts.inputs.device_plugin.clone();
     loop {
         progress.alive();
         let Some(mut own) = store.take() else { return Err(Ended("the outbox is gone".to_owned())) };
@@ -146,7 +150,6 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
         progress.succeeded();
         let tick = Instant::now() + TICK;
         let wake = wake.map_or(tick, |at| parts.clock.instant(millis_of(at)).min(tick));
-        let mut device_plugin = parts.inputs.device_plugin.clone();
         tokio::select! {
             one = queue.recv() => match one {
                 Some(one) => {
@@ -170,6 +173,7 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
     }
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each says whether something is under way")]
 struct Task<'a> {
     relay: Relay,
     escalation: Escalation,
@@ -190,6 +194,8 @@ struct Task<'a> {
     looking: bool,
     look_not_before: Duration,
     outcomes_at: Option<Duration>,
+    asking: bool,
+    retry_at: Duration,
     parts: &'a Arc<Parts>,
 }
 
@@ -297,7 +303,7 @@ impl Task<'_> {
 
     fn announce(&self, change: &Change) {
         let Change { id, assertion, episode } = change;
-        let pods = self.parts.inputs.pods.borrow().clone();
+        let pods = self.parts.inputs.pods.borrow().clone().unwrap_or_default();
         info!(id, ?assertion, fault = episode.describe(), because = episode.because, "a fault");
         let told = is_told(episode) || self.parts.settings.notices;
         match assertion {
@@ -330,8 +336,14 @@ impl Task<'_> {
             self.preflight(*subject);
         }
         store = self.send(store, step.send).await?;
-        if store.problem().is_some() {
-            store = with(store, Store::retry).await?.0;
+        if store.problem().is_some() && now >= self.retry_at {
+            self.retry_at = now + TICK;
+            let (after, again) = with(store, Store::retry).await?;
+            store = after;
+            if again {
+                // What the file held from before is known from now on.
+                store.restore(&mut self.episodes);
+            }
         }
         let anything = store.counts().pending + store.counts().standing > 0;
         if let Some(at) = self.relay.look_at(anything) {
@@ -370,6 +382,7 @@ impl Task<'_> {
             stands: store.stands(),
             carried: &carried,
             preflights: &self.preflights,
+            classified: self.parts.inputs.levels.borrow().asked_the_cluster,
             busy: self.sending,
         })
     }
@@ -396,7 +409,7 @@ impl Task<'_> {
             && self.objected.as_ref().is_none_or(|(_, before)| before != text)
         {
             warn!(id, objection = text, "a fault isn't told, since nothing would be saved");
-            let pods = self.parts.inputs.pods.borrow().clone();
+            let pods = self.parts.inputs.pods.borrow().clone().unwrap_or_default();
             self.parts.story.held_back(id, episode, objections, &pods);
         }
         let since = self.objected.as_ref().map_or_else(|| self.now(), |(since, _)| *since);
@@ -418,7 +431,7 @@ impl Task<'_> {
         self.jobs.spawn(async move {
             let device_info = device_info(&parts.inputs.device_plugin.borrow(), millis_of(now));
             let pods = parts.inputs.pods.borrow().clone();
-            let preflight = look::preflight(&parts.api, subject, &pods, device_info, now).await;
+            let preflight = look::preflight(&parts.api, subject, pods.as_deref(), device_info).await;
             Done::Preflighted(subject, preflight)
         });
     }
@@ -442,7 +455,7 @@ impl Task<'_> {
                 Err(invalid) => {
                     warn!(id = parcel.id, %invalid, "ClusterD would never take it");
                     self.parts.story.refused(&parcel.id, &invalid.to_string());
-                    refused.extend(self.relay.refused(&parcel, &invalid.to_string()));
+                    refused.extend(self.relay.refused(&parcel, &invalid.to_string(), self.now()));
                 }
             }
         }
@@ -471,6 +484,11 @@ impl Task<'_> {
             }
             Done::Preflighted(subject, preflight) => {
                 self.preflighting.remove(&subject);
+                // It counts from when it was known: an API server may be slow.
+                let now = self.now();
+                let before = self.preflights.get(&subject).filter(|before| !before.objections.is_empty());
+                let since = before.map_or(now, |before| before.since);
+                let preflight = Preflight { at: now, since, ..preflight };
                 self.parts.metrics.objects(&preflight.objections);
                 self.preflights.insert(subject, preflight);
                 Ok(store)
@@ -479,7 +497,10 @@ impl Task<'_> {
                 self.looking = false;
                 self.looked(store, view).await
             }
-            Done::Outcomes(outcomes) => self.outcomes(store, outcomes).await,
+            Done::Outcomes(outcomes) => {
+                self.asking = false;
+                self.outcomes(store, outcomes).await
+            }
             Done::Reported(result) => {
                 match result {
                     Ok(()) => info!("told ClusterD which ranks are lost"),
@@ -593,9 +614,10 @@ impl Task<'_> {
             return None;
         }
         let at = *self.outcomes_at.get_or_insert(now);
-        if at > now {
-            return Some(at);
+        if at > now || self.asking {
+            return Some(at.max(now + OUTCOME_PACE));
         }
+        self.asking = true;
         self.outcomes_at = Some(now + OUTCOME_PACE);
         let parts = Arc::clone(self.parts);
         let waited: BTreeMap<String, Duration> = open
@@ -607,9 +629,8 @@ impl Task<'_> {
             .collect();
         self.jobs.spawn(async move {
             let mut outcomes = Vec::new();
-            let pods = parts.inputs.pods.borrow().clone();
             for (id, place, job) in open {
-                let outcome = outcome(&parts.api, &job, &pods, waited[&id]).await;
+                let outcome = outcome(&parts.api, &job, waited[&id]).await;
                 outcomes.extend(outcome.map(|outcome| (id, place, outcome)));
             }
             Done::Outcomes(outcomes)
@@ -636,8 +657,8 @@ impl Task<'_> {
                 job.outcome = Some(outcome.clone());
             }
             let ended = !jobs.is_empty() && jobs.iter().all(|job| job.outcome.is_some());
-            if ended && self.parts.settings.recall_after_dump && !stands.note.recalled {
-                self.relay.recall(stands.id);
+            if ended {
+                info!(id = stands.id, "all jobs that it hit have ended");
             }
         }
         let (store, ()) = with(store, move |store| {
@@ -709,13 +730,15 @@ fn device_info(device_plugin: &DevicePlugin, now: u64) -> Option<String> {
 }
 
 /// What became of a job, if that can be told.
-async fn outcome(api: &ApiServer, job: &JobNote, pods: &[NpuPod], waited: Duration) -> Option<String> {
+///
+/// That the pod has gone says nothing: the one on the faulty node ends before the others have saved.
+async fn outcome(api: &ApiServer, job: &JobNote, waited: Duration) -> Option<String> {
     if !job.group.is_empty() {
         match look::group(api, &job.namespace, &job.group).await {
-            Ok(group) => {
-                let status = group.and_then(|group| group.status);
-                if status.is_some() && status != job.before {
-                    return status;
+            Ok(None) => return Some(GONE.to_owned()),
+            Ok(Some(group)) => {
+                if group.status.is_some() && group.status != job.before {
+                    return group.status;
                 }
             }
             Err(error) => {
@@ -723,9 +746,6 @@ async fn outcome(api: &ApiServer, job: &JobNote, pods: &[NpuPod], waited: Durati
                 return None;
             }
         }
-    }
-    if !pods.iter().any(|pod| pod.uid == job.pod_uid) {
-        return Some(GONE.to_owned());
     }
     (waited >= OUTCOME_PATIENCE).then(|| UNKNOWN.to_owned())
 }

@@ -318,6 +318,7 @@ fn step(process: &mut Process, now: Duration) -> super::plan::Step {
         stands: store.stands(),
         carried: &|_| false,
         preflights: &cleared.collect(),
+        classified: true,
         busy: false,
     })
 }

@@ -200,10 +200,14 @@ impl Store {
     }
 
     /// Tries the disk again.
-    pub(crate) fn retry(&mut self) {
-        if !self.outbox.durable() && self.outbox.retry() {
+    /// Whether it takes it again.
+    pub(crate) fn retry(&mut self) -> bool {
+        let again = !self.outbox.durable() && self.outbox.retry();
+        if again {
             info!("the outbox is on disk again");
+            self.read();
         }
+        again
     }
 
     pub(crate) fn counts(&self) -> Counts {

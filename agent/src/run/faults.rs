@@ -124,7 +124,7 @@ fn device_nodes(
 ) {
     let nodes = Arc::new(DeviceNodes::new(&common.host_root, Arc::clone(&common.config)));
     let (out, remembering) = (out.clone(), remembering.clone());
-    let task = common.shared.tasks.add(DeviceNodes::NAME, SOURCE_PATIENCE);
+    let task = common.shared.tasks.add_source(DeviceNodes::NAME, SOURCE_PATIENCE);
     all.spawn(supervise(task, move |progress| {
         let (nodes, out, mut remembering) = (Arc::clone(&nodes), out.clone(), remembering.clone());
         async move {
@@ -141,6 +141,6 @@ fn device_nodes(
 
 fn source<S: Source>(all: &mut JoinSet<Infallible>, common: &Common, source: S, out: &Out) {
     let (source, out) = (Arc::new(source), out.clone());
-    let task = common.shared.tasks.add(S::NAME, SOURCE_PATIENCE);
+    let task = common.shared.tasks.add_source(S::NAME, SOURCE_PATIENCE);
     all.spawn(supervise(task, move |progress| Arc::clone(&source).run(out.clone(), progress)));
 }

@@ -51,19 +51,20 @@ impl Follow for Pods {
         let pods = objects.iter().filter_map(|object| read(object)).collect();
         self.0.pods.send_replace(pods);
         let users = objects.iter().filter_map(|object| NpuPod::read(object.get().as_bytes())).collect();
-        self.0.npu_pods.send_replace(Arc::new(users));
+        self.0.npu_pods.send_replace(Some(Arc::new(users)));
     }
 
     fn change(&mut self, change: Change, object: &RawValue) {
         let Ok(head) = serde_json::from_str::<Head>(object.get()) else { return };
         let user = (change == Change::Applied).then(|| NpuPod::read(object.get().as_bytes())).flatten();
         self.0.npu_pods.send_if_modified(|pods| {
-            let known = pods.iter().find(|known| known.uid == head.metadata.uid);
+            let all = pods.clone().unwrap_or_default();
+            let known = all.iter().find(|known| known.uid == head.metadata.uid);
             if known == user.as_ref() {
                 return false;
             }
-            let others = pods.iter().filter(|known| known.uid != head.metadata.uid).cloned();
-            *pods = Arc::new(others.chain(user).collect());
+            let others = all.iter().filter(|known| known.uid != head.metadata.uid).cloned();
+            *pods = Some(Arc::new(others.chain(user).collect()));
             true
         });
         let pod = if change == Change::Applied { read(object) } else { None };

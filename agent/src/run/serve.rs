@@ -37,7 +37,7 @@ const BUFFER: usize = 8 << 10;
 /// Serves for ever.
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) -> Infallible {
     let router = Router::new()
-        .route("/livez", get(health))
+        .route("/livez", get(alive))
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
@@ -73,9 +73,17 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) -> Infalli
     }
 }
 
-/// A restart may mend a task that is dead or stuck.
+/// Every task.
 async fn health(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
-    let ill = shared.tasks.ill();
+    verdict(&shared.tasks.ill())
+}
+
+/// Those that a restart may mend. A source of faults whose driver is away isn't among them.
+async fn alive(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
+    verdict(&shared.tasks.failing())
+}
+
+fn verdict(ill: &[(&str, &str)]) -> (StatusCode, String) {
     if ill.is_empty() {
         return (StatusCode::OK, "ok\n".to_owned());
     }

@@ -40,7 +40,7 @@ pub(super) struct Shared {
     pub(super) pods: watch::Sender<Vec<InjectedPod>>,
     pub(super) verdicts: watch::Sender<Arc<Vec<PodVerdict>>>,
     /// The pods that use NPUs; read only where faults are told.
-    pub(super) npu_pods: watch::Sender<Arc<Vec<NpuPod>>>,
+    pub(super) npu_pods: watch::Sender<Option<Arc<Vec<NpuPod>>>>,
     /// What the relay of faults says; `None` where there is none.
     pub(super) faults: watch::Sender<Option<Arc<FaultView>>>,
     ready: AtomicBool,
@@ -102,7 +102,7 @@ impl Shared {
             seen: watch::Sender::new(None),
             pods: watch::Sender::new(Vec::new()),
             verdicts: watch::Sender::new(Arc::default()),
-            npu_pods: watch::Sender::new(Arc::default()),
+            npu_pods: watch::Sender::new(None),
             faults: watch::Sender::new(None),
             ready: AtomicBool::new(false),
         }

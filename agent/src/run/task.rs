@@ -32,6 +32,8 @@ pub(super) struct Tasks {
 #[derive(Debug)]
 pub(super) struct Task {
     name: &'static str,
+    /// Whether it sees faults: one that can't, since the driver is away, is no reason to end everything else.
+    is_source: bool,
     /// After so long without a sign it counts as stuck.
     patience: Duration,
     begun: Instant,
@@ -67,8 +69,18 @@ impl Tasks {
     }
 
     pub(super) fn add(&self, name: &'static str, patience: Duration) -> Arc<Task> {
+        self.know(name, patience, false)
+    }
+
+    /// A task that sees faults.
+    pub(super) fn add_source(&self, name: &'static str, patience: Duration) -> Arc<Task> {
+        self.know(name, patience, true)
+    }
+
+    fn know(&self, name: &'static str, patience: Duration, is_source: bool) -> Arc<Task> {
         let task = Arc::new(Task {
             name,
+            is_source,
             patience,
             begun: Instant::now(),
             alive: AtomicU64::new(0),
@@ -88,6 +100,13 @@ impl Tasks {
     pub(super) fn ill(&self) -> Vec<(&'static str, &'static str)> {
         let all = self.lock();
         all.values().filter(|task| task.state() != "running").map(|task| (task.name, task.state())).collect()
+    }
+
+    /// Those of them without which the agent is none: all but the sources of faults.
+    pub(super) fn failing(&self) -> Vec<(&'static str, &'static str)> {
+        let all = self.lock();
+        let ill = all.values().filter(|task| !task.is_source && task.state() != "running");
+        ill.map(|task| (task.name, task.state())).collect()
     }
 
     pub(super) fn view(&self) -> Vec<TaskView> {
