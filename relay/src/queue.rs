@@ -189,6 +189,21 @@ mod tests {
         let mut waiting: Vec<_> = (0..MOST).map(|_| queue.push(faults("a", 1), now).expect("room")).collect();
         assert_eq!(queue.push(faults("a", 1), now).err(), Some(Full));
         waiting.pop();
-        assert!(queue.push(faults("a", 1), now).is_ok(), "who has gone makes room");
+        queue.batch();
+        assert!(queue.push(faults("a", 1), now).is_ok(), "who has gone makes room, with the next batch");
+    }
+
+    /// What ClusterD took is told to those whose it was, whoever went meanwhile.
+    #[test]
+    fn who_goes_while_a_batch_is_under_way_keeps_his_place() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let gone = queue.push(faults("a", 1), now).expect("room");
+        let mut others: Vec<_> = (1..MOST).map(|_| queue.push(faults("b", 1), now).expect("room")).collect();
+        assert_eq!(queue.batch().len(), MAX_BATCH);
+        drop(gone);
+        assert_eq!(queue.push(faults("c", 1), now).err(), Some(Full));
+        queue.taken(MAX_BATCH);
+        let answered = others.iter_mut().filter_map(|other| other.try_recv().ok()).count();
+        assert_eq!(answered, MAX_BATCH - 1);
     }
 }
