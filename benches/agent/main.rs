@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -17,19 +17,13 @@ use procfs::process::Process;
 use serde_json::json;
 use swansong_testcluster::{Cluster, Tier};
 
+#[path = "../support/running.rs"]
+mod running;
+
+use self::running::Running;
+
 const PROCESSES: usize = 5_000;
 const NODE: &str = "bench-agent";
-
-/// What is ended when it goes.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Both fail only if it has ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn main() -> anyhow::Result<ExitCode> {
     // `cargo test --benches` runs this too; measuring is only asked for by `cargo bench`.

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -22,22 +22,15 @@ use swansong_testcluster::{Cluster, Tier};
 #[allow(dead_code)]
 #[path = "../../tests/faults/objects.rs"]
 mod objects;
+#[path = "../support/running.rs"]
+mod running;
+
+use self::running::Running;
 
 const NODE: &str = "bench-faults";
 const SETTLE: Duration = Duration::from_secs(1);
 const CRITICAL: u8 = 3;
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// What is ended when it goes.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Both fail only if it has ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn main() -> anyhow::Result<ExitCode> {
     // `cargo test --benches` runs this too; measuring is only asked for by `cargo bench`.

@@ -4,14 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use swansong_dcmi_standin::{Script, build};
 use swansong_standin_clusterd::{Effect, Settings, StandIn};
 use swansong_testcluster::eventually;
 
 use crate::agent::{Agent, Site};
+use crate::fault_events::tells;
 use crate::fault_objects::{
     config_map, device_info, job_summary, pod_group, pod_group_definition, pod_metadata,
 };
@@ -112,19 +113,8 @@ impl Scene {
         }
     }
 
-    /// The reasons of the Events about an object, until all of `reasons` are among them.
     async fn tells(&self, namespace: &str, kind: &str, name: &str, reasons: &[&str]) {
-        let events: Api<Event> = Api::namespaced(self.site.client.clone(), namespace);
-        let about =
-            ListParams::default().fields(&format!("involvedObject.kind={kind},involvedObject.name={name}"));
-        eventually(&format!("{kind} {name} tells {reasons:?}"), PATIENCE, || async {
-            let events = events.list(&about).await.map_err(|error| error.to_string())?;
-            let told: Vec<String> = events.items.into_iter().filter_map(|event| event.reason).collect();
-            let all = reasons.iter().all(|reason| told.iter().any(|one| one == reason));
-            if all { Ok(()) } else { Err(format!("{told:?}")) }
-        })
-        .await
-        .unwrap();
+        tells(&self.site.client, namespace, kind, name, reasons).await;
     }
 
     async fn relayed(&self, status: &str, reason: &str) {

@@ -7,6 +7,8 @@
 mod agent;
 mod agent_policy;
 mod certificates;
+#[path = "../faults/events.rs"]
+mod fault_events;
 #[path = "../faults/objects.rs"]
 mod fault_objects;
 mod faults;

@@ -5,6 +5,8 @@
 
 mod agent;
 mod chain;
+#[path = "../faults/events.rs"]
+mod fault_events;
 #[path = "../faults/objects.rs"]
 mod fault_objects;
 mod rig;

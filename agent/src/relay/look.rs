@@ -7,10 +7,10 @@ use serde::Deserialize;
 use swansong_clusterd::{reset_config, statistic};
 use swansong_fault::Subject;
 
-use super::plan::{JobNote, Preflight};
 use super::pod::NpuPod;
 use super::preflight::{Found, Group, Objection, Why, objections};
 use super::reconcile::View;
+use super::terms::{JobNote, Preflight};
 use crate::node::{ApiError, ApiServer};
 
 /// What ClusterD says of a job it knows (`job-summary-<job>`, `00_cluster_resources.md`).

@@ -11,9 +11,9 @@ use swansong_clusterd::SendError;
 use swansong_fault::Assertion;
 use swansong_outbox::Counts;
 
-use super::plan::Hold;
 use super::preflight::{Objection, Why};
 use super::route::Route;
+use super::terms::Hold;
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 

@@ -24,6 +24,7 @@ mod run;
 mod settings;
 mod store;
 mod story;
+mod terms;
 mod view;
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ use swansong_clusterd::SendError;
 use swansong_fault::{Assertion, Code, Level, Subject};
 
 use super::episode::Episode;
-use super::plan::{Head, Hold, Note, Origin, Preflight, Relay, Stands, Step, Verdict, World};
+use super::plan::Relay;
 use super::preflight::{Objection, Why};
 use super::reconcile::View;
 use super::settings::Settings;
+use super::terms::{Head, Hold, Note, Origin, Preflight, Stands, Step, Verdict, World};
 
 const SETTLED: Duration = Duration::from_secs(5);
 
@@ -293,8 +294,10 @@ fn a_kill_is_sent_again_only_if_its_jobs_can_dump() {
 #[test]
 fn what_has_done_its_work_is_taken_back_once_and_for_all() {
     let fault = episode(3, Level::SeparateNPU);
-    let job =
-        super::plan::JobNote { outcome: Some("dump-success".to_owned()), ..super::plan::JobNote::default() };
+    let job = super::terms::JobNote {
+        outcome: Some("dump-success".to_owned()),
+        ..super::terms::JobNote::default()
+    };
     let note = Note { confirmed: true, jobs: vec![job], ..Note::default() };
     let stands = [Stands { id: "id-1", episode: &fault, note: &note }];
     let mut relay = Relay::new(Settings::default());

@@ -10,7 +10,8 @@ use std::time::Duration;
 use swansong_fault::Assertion;
 
 use super::episode::Episode;
-use super::plan::{CONFIRM, Head, Origin, Parcel, Relay, Stands, Taken, Verdict};
+use super::plan::{CONFIRM, Relay, Taken, again};
+use super::terms::{Head, Origin, Parcel, Stands, Verdict};
 
 /// Between two looks while something isn't confirmed.
 const LOOK_SOON: Duration = Duration::from_millis(1500);
@@ -119,8 +120,7 @@ impl Reconciled {
     /// It was sent; ever more time passes until it is again.
     pub(super) fn sent_again(&mut self, id: &str, now: Duration) {
         let times = self.tried.get(id).map_or(0, |&(_, times)| times);
-        let wait = CONFIRM.saturating_mul(1 << times.min(5));
-        self.tried.insert(id.to_owned(), (now + wait, times + 1));
+        self.tried.insert(id.to_owned(), (again(now, times), times + 1));
         self.lost.remove(id);
         self.recalls.remove(id);
         if let Some((since, times)) = self.since.get_mut(id) {

@@ -14,10 +14,11 @@ use tempfile::TempDir;
 
 use super::episode::Episode;
 use super::episodes::{Change, Classify, Episodes};
-use super::plan::{Note, Preflight, Relay, World};
+use super::plan::Relay;
 use super::reconcile::View;
 use super::settings::Settings;
 use super::store::Store;
+use super::terms::{Note, Preflight, World};
 
 const NODE: &str = "worker-7";
 const START: u64 = 1_784_000_000_000;
@@ -202,7 +203,7 @@ impl Universe {
         process.store.skip(&step.skip, wall);
         if !step.send.is_empty() {
             busy = true;
-            let places: Vec<u64> = step.send.iter().filter_map(super::plan::Parcel::place).collect();
+            let places: Vec<u64> = step.send.iter().filter_map(super::terms::Parcel::place).collect();
             process.store.offer(&places);
             let faults: Vec<PublicFault> = step
                 .send
@@ -308,7 +309,7 @@ impl Universe {
     }
 }
 
-fn step(process: &mut Process, now: Duration) -> super::plan::Step {
+fn step(process: &mut Process, now: Duration) -> super::terms::Step {
     let cleared = (0..NPUS).map(|npu| (Subject::Npu(npu), Preflight { at: now, ..Preflight::default() }));
     let Process { episodes, relay, store } = process;
     relay.step(&World {

@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 
 use super::episode::Episode;
 use super::episodes::{Change, Episodes};
-use super::plan::{Head, Note, Stands, Verdict};
+use super::terms::{Head, Note, Stands, Verdict};
 use crate::run::Ended;
 
 /// How long another process is waited for that still uses the outbox: the agent before, which is being ended.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use swansong_fault::Subject;
 
 use super::episode::Episode;
-use super::plan::JobNote;
 use super::pod::NpuPod;
 use super::preflight::Objection;
+use super::terms::JobNote;
 use crate::node::{About, Events, Outgoing};
 use crate::readiness::shorten;
 

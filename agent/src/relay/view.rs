@@ -7,8 +7,9 @@ use serde::Serialize;
 use super::condition::Told;
 use super::episode::Episode;
 use super::episodes::Episodes;
-use super::plan::{Note, Relay};
+use super::plan::Relay;
 use super::store::Store;
+use super::terms::Note;
 use crate::report::Ready;
 
 /// The whole picture.

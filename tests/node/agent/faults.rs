@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Pod};
-use kube::api::{Api, DynamicObject, ListParams, PostParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use kube::api::{Api, DynamicObject, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use swansong_agent::check::Family;
@@ -18,6 +18,7 @@ use swansong_testcluster::{Cluster, eventually};
 
 use super::fixture::{DRIVER, Host};
 use super::rig::{Agents, PATIENCE, alone};
+use crate::fault_events::tells;
 use crate::fault_objects::{device_info, job_summary, pod_group, pod_group_definition, pod_metadata};
 
 const HBM: u32 = 0x80E0_1801;
@@ -147,18 +148,4 @@ async fn taken(clusterd: &StandIn, agents: &Agents, assertions: &[&str]) {
         let logs = agents.logs().await;
         panic!("{error}\n{:?}\n{logs}", agents.status().await.map(|status| status["faults"].clone()));
     }
-}
-
-async fn tells(client: &Client, namespace: &str, kind: &str, name: &str, reasons: &[&str]) {
-    let events: Api<Event> = Api::namespaced(client.clone(), namespace);
-    let about =
-        ListParams::default().fields(&format!("involvedObject.kind={kind},involvedObject.name={name}"));
-    eventually(&format!("{kind} {name} tells {reasons:?}"), PATIENCE, || async {
-        let events = events.list(&about).await.map_err(|error| error.to_string())?;
-        let told: Vec<String> = events.items.into_iter().filter_map(|event| event.reason).collect();
-        let all = reasons.iter().all(|reason| told.iter().any(|one| one == reason));
-        if all { Ok(()) } else { Err(format!("{told:?}")) }
-    })
-    .await
-    .unwrap();
 }
