@@ -39,6 +39,8 @@ pub struct Settings {
     pub authority: PathBuf,
     /// The projected token of the service account. Read anew for each batch, as the kubelet replaces it.
     pub token: PathBuf,
+    /// How long the relay may take to be reached and to prove who it is.
+    pub connect: Duration,
     /// How long a batch may take; more than the relay itself waits for ClusterD.
     pub deadline: Duration,
 }
@@ -62,12 +64,19 @@ impl RelaySink {
         let connector = TlsConnector::from(Arc::new(self.tls()?));
         let name = ServerName::try_from(server_name.clone())
             .map_err(|_| format!("`{server_name}` is no name of a server"))?;
-        let stream = TcpStream::connect(address.as_str());
-        let stream =
-            stream.await.map_err(|error| format!("the relay at {address} can't be reached: {error}"))?;
-        let _ = stream.set_nodelay(true);
-        let stream = connector.connect(name, stream).await;
-        let stream = stream.map_err(|error| format!("the relay at {address} can't be trusted: {error}"))?;
+        let connected = async {
+            let stream = TcpStream::connect(address.as_str()).await;
+            let stream =
+                stream.map_err(|error| format!("the relay at {address} can't be reached: {error}"))?;
+            let _ = stream.set_nodelay(true);
+            let stream = connector.connect(name, stream).await;
+            stream.map_err(|error| format!("the relay at {address} can't be trusted: {error}"))
+        };
+        // A node that is gone says nothing, and ClusterD may be asked itself meanwhile.
+        let patience = self.settings.connect;
+        let stream = timeout(patience, connected).await.map_err(|_| {
+            format!("the relay at {address} can't be reached: no connection within {patience:?}")
+        })??;
         let broken = |error: hyper::Error| format!("the relay at {address} gave no answer: {error}");
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
         let request = Request::post(PATH)

@@ -146,9 +146,14 @@ async fn without_a_relay_that_can_be_reached_and_trusted_the_agent_sends_itself(
         server_name: "relay".to_owned(),
         authority,
         token: site.token("worker-1"),
+        connect: LONG,
         deadline: LONG,
     };
+    // It is there and never says a word.
+    let mute = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let mute = mute.local_addr().map(|address| (address.to_string(), mute)).expect("an address");
     let ways = [
+        Way { connect: Duration::from_millis(100), ..way(&mute.0, site.authority()) },
         way(&nobody, site.authority()),
         way(&relay.address, foreign.authority()),
         Way { server_name: "another".to_owned(), ..way(&relay.address, site.authority()) },
@@ -175,6 +180,7 @@ async fn the_token_is_read_anew_each_time() {
         server_name: "relay".to_owned(),
         authority: site.authority(),
         token: path.clone(),
+        connect: LONG,
         deadline: LONG,
     });
     assert!(sink.send(&[fault("worker-1", 1)]).await.is_err());

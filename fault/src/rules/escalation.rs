@@ -107,6 +107,26 @@ impl Escalation {
         });
     }
 
+    /// An earlier process followed this fault: whether it `stands`, and the level to which a rule had `raised` it. It
+    /// hasn't come now, and times are counted from now on.
+    pub fn remember(&mut self, subject: Subject, code: &Code, stands: bool, raised: Option<Level>, now: u64) {
+        let now = self.at(now);
+        self.with(subject, code, now, |track, lasting, frequency| {
+            track.standing = stands.then_some(now);
+            let Some(level) = raised else { return };
+            if lasting.is_some_and(|rule| rule.level == level) {
+                track.lasted = true;
+                track.away = (!stands).then_some(now);
+            } else if frequency.is_some_and(|rule| rule.level == level) {
+                if level == Level::ManuallySeparateNPU {
+                    track.separated = Some(now);
+                } else {
+                    track.repeated = stands;
+                }
+            }
+        });
+    }
+
     /// A fault went.
     pub fn recovered(&mut self, subject: Subject, code: &Code, now: u64) {
         let now = self.at(now);

@@ -267,6 +267,8 @@ impl Site {
             server_name: "relay".to_owned(),
             authority: self.authority(),
             token,
+            // Of ten thousand agents on a machine of two cores.
+            connect: Duration::from_secs(25),
             deadline: Duration::from_secs(25),
         })
     }

@@ -77,6 +77,38 @@ fn what_came_before_the_window_does_not_count() {
 }
 
 #[test]
+fn a_new_process_goes_on_with_what_was_raised() {
+    // What stood long enough still does, and one that doesn't stand any more is over after its time.
+    for stands in [true, false] {
+        let mut escalation = link();
+        escalation.remember(NPU, &code(1), stands, Some(Level::PreSeparateNPU), 5 * SECOND);
+        assert_eq!(level(&mut escalation, 6 * SECOND), Some(Level::PreSeparateNPU));
+        assert_eq!(level(&mut escalation, 66 * SECOND).is_some(), stands);
+    }
+    // A device that was separated by hand is until it is released.
+    let mut escalation = link();
+    escalation.remember(NPU, &code(1), false, Some(Level::ManuallySeparateNPU), 0);
+    assert_eq!(level(&mut escalation, DAY), Some(Level::ManuallySeparateNPU));
+    assert_eq!(level(&mut escalation, 3 * DAY), None);
+    // One that repeated is at its level as long as it stands.
+    let mut escalation = repeats(2, 60, Level::SeparateNPU, None);
+    escalation.remember(NPU, &code(1), true, Some(Level::SeparateNPU), 0);
+    assert_eq!(level(&mut escalation, DAY), Some(Level::SeparateNPU));
+    escalation.recovered(NPU, &code(1), DAY);
+    assert_eq!(level(&mut escalation, DAY), None);
+    // A restart isn't a coming.
+    let mut escalation = repeats(2, 60, Level::SeparateNPU, None);
+    escalation.remember(NPU, &code(1), true, None, 0);
+    escalation.recovered(NPU, &code(1), 1);
+    escalation.occurred(NPU, &code(1), 2);
+    assert_eq!(level(&mut escalation, 2), None);
+    // What no rule is for any more isn't followed.
+    let mut escalation = Escalation::default();
+    escalation.remember(NPU, &code(1), true, Some(Level::SeparateNPU), 0);
+    assert_eq!((level(&mut escalation, 1), escalation.tracks.len()), (None, 0));
+}
+
+#[test]
 fn a_notice_that_repeats_is_raised_once() {
     let mut escalation = repeats(2, 60, Level::SeparateNPU, None);
     assert_eq!(escalation.happened(NPU, &code(1), 0), None);
