@@ -24,7 +24,8 @@ async fn token(cluster: &Cluster, account: &str, audience: &str, bound: bool) ->
 /// `token` with another character in the midst of its signature. Not the last one: of that, base64 leaves four bits
 /// unread, so one token in four would stay as it was.
 fn changed(token: &str) -> String {
-    let middle = token.rfind('.').unwrap() + 100;
+    let signature = token.rfind('.').unwrap() + 1;
+    let middle = usize::midpoint(signature, token.len());
     let other = if token.as_bytes()[middle] == b'A' { "B" } else { "A" };
     format!("{}{other}{}", &token[..middle], &token[middle + 1..])
 }
