@@ -283,6 +283,84 @@ async fn where_clusterd_doesnt_answer_it_is_told_by_a_config_map() {
     assert!(agent.get("/metrics").1.contains("route=\"config_map\",result=\"ok\"} 2"));
 }
 
+/// MindCluster's code of a device that has dropped.
+const DROPPED: u32 = 0x40F8_4E00;
+
+/// A job that asks for it and only dumps has its lost ranks told directly, once ClusterD has the fault.
+#[tokio::test]
+async fn a_job_that_asks_for_a_fast_dump_has_its_ranks_told_directly() {
+    let scene = Scene::new("fault-fast").await;
+    let namespace = scene.namespace();
+    scene.reset_config().await;
+    let pods: Api<Pod> = Api::namespaced(scene.site.client.clone(), &namespace);
+    let asks = Patch::Merge(json!({"metadata": {"annotations": {"swansong.dev/fast-dump": "true"}}}));
+    pods.patch("bert-master-0", &PatchParams::default(), &asks).await.unwrap();
+    let agent = scene.site.start();
+
+    // What isn't certainly lost goes the ordinary way.
+    scene.script.event(3, HBM, CRITICAL, OCCUR, "HBM").event(3, HBM, CRITICAL, RECOVER, "HBM");
+    scene.script.event(3, HBM, CRITICAL, OCCUR, "HBM");
+    scene.has_taken(&agent, &["occur"]).await;
+    scene.script.event(3, HBM, CRITICAL, RECOVER, "HBM");
+    scene.has_taken(&agent, &["occur", "recover"]).await;
+    let reported = |core: &swansong_standin_clusterd::Core| core.ledger().reported.clone();
+    assert_eq!(scene.clusterd.with(|core, _| reported(core)), []);
+
+    // ClusterD doesn't know the job.
+    scene.script.event(3, DROPPED, CRITICAL, OCCUR, "gone");
+    scene.tells(&namespace, "AscendJob", "bert", &["FaultRelayed", "RanksNotReported"]).await;
+    scene.script.event(3, DROPPED, CRITICAL, RECOVER, "back");
+    scene.has_taken(&agent, &["occur", "recover", "occur", "recover"]).await;
+    assert_eq!(scene.clusterd.with(|core, _| reported(core)), []);
+
+    scene.clusterd.with(|core, _| core.register("job-1"));
+    scene.script.event(3, DROPPED, CRITICAL, OCCUR, "gone");
+    scene.tells(&namespace, "Pod", "bert-master-0", &["RanksReported"]).await;
+    scene.tells(&namespace, "AscendJob", "bert", &["RanksReported"]).await;
+    let reported = scene.clusterd.with(|core, _| reported(core));
+    assert_eq!(reported.len(), 1);
+    assert_eq!(
+        (reported[0].job.as_str(), &reported[0].ranks[..]),
+        ("job-1", &[("0".to_owned(), "1".to_owned())][..])
+    );
+    let metrics = agent.get("/metrics").1;
+    for result in ["ok", "unknown_job"] {
+        let line = format!("swansong_agent_fault_rank_reports_total{{result=\"{result}\"}} 1");
+        assert!(metrics.contains(&line), "{line}");
+    }
+}
+
+/// The cluster gets to classify a fault as harmless while it waits: then nothing ends by it.
+#[tokio::test]
+async fn a_fault_that_is_classified_anew_is_told_as_what_it_is_now() {
+    let scene = Scene::new("fault-anew").await;
+    scene.reset_config().await;
+    let file = scene.site.host.path("/classes.json");
+    let classify = |text: &str| {
+        // In one step, as a mounted ConfigMap changes.
+        let new = file.with_extension("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(&new, &file).unwrap();
+    };
+    classify(r#"{"SeparateNPUCodes": ["8000AAAA"]}"#);
+    let config = std::fs::read_to_string(scene.site.host.path("/agent.yaml")).unwrap();
+    let config =
+        config.replace("faults: {", &format!("faults: {{classification: {{file: \"{}\"}}, ", file.display()));
+    scene.site.host.file("/agent.yaml", &config);
+    let agent = scene.site.start();
+    // Device 5 has no pod.
+    scene.script.event(5, 0x8000_AAAA, CRITICAL, OCCUR, "made up");
+    let before = scene.has_taken(&agent, &["occur"]).await;
+    classify(r#"{"NotHandleFaultCodes": ["8000AAAA"]}"#);
+    let after = scene.has_taken(&agent, &["occur", "recover"]).await;
+    assert_eq!(after[1], before[0].replace("occur", "recover"), "ClusterD need do nothing about it any more");
+    classify(r#"{"SeparateNPUCodes": ["8000AAAA"]}"#);
+    let again = scene.has_taken(&agent, &["occur", "recover", "occur"]).await;
+    assert_ne!(again[2], before[0]);
+    scene.script.event(5, 0x8000_AAAA, CRITICAL, RECOVER, "made up");
+    scene.is_over(&agent).await;
+}
+
 /// As many kills as `SWANSONG_KILLS` says, which `make soak` sets; a few otherwise.
 fn kills() -> u32 {
     std::env::var("SWANSONG_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(8)

@@ -1,6 +1,6 @@
-//! A clock that never goes back.
+//! A clock that never goes back, and the host's.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
@@ -24,4 +24,10 @@ impl Clock {
         const FAR: Duration = Duration::from_hours(24 * 365);
         self.0.checked_add(Duration::from_millis(at)).unwrap_or_else(|| Instant::now() + FAR)
     }
+}
+
+/// Now by the host's clock, in milliseconds since 1970; it may jump.
+pub(crate) fn millis() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

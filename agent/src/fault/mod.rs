@@ -9,4 +9,5 @@ mod levels;
 pub mod source;
 
 pub use self::clock::Clock;
+pub(crate) use self::clock::millis;
 pub use self::levels::{LevelWatch, Levels};

@@ -24,6 +24,8 @@ pub(crate) struct Known<'a> {
     pub(crate) not_durable: Option<&'a str>,
     /// What found no place in the outbox.
     pub(crate) full: bool,
+    /// Whether a fault stands that can't be told as it is.
+    pub(crate) unplaced: bool,
     /// An id that ClusterD took and doesn't show.
     pub(crate) unheard: Option<&'a str>,
     /// The last that ClusterD refused for good, and why.
@@ -73,6 +75,15 @@ pub(crate) fn decide(known: &Known<'_>) -> Told {
             "more faults stand than can be kept; the rest is told when there is room".to_owned(),
         );
     }
+    if known.unplaced {
+        return told(
+            Ready::False,
+            "DevicesUnknown",
+            "a fault of the node as a whole isn't told, since its devices aren't known; set `npus` in the \
+             agent's configuration"
+                .to_owned(),
+        );
+    }
     if let Some(id) = known.unheard {
         return told(
             Ready::False,
@@ -120,7 +131,8 @@ mod tests {
     #[test]
     fn each_trouble_has_its_reason() {
         for (known, expected) in [
-            (Known { full: true, ..Known::default() }, "OutboxFull"),
+            (Known { full: true, unplaced: true, ..Known::default() }, "OutboxFull"),
+            (Known { unplaced: true, ..Known::default() }, "DevicesUnknown"),
             (Known { unheard: Some("id"), ..Known::default() }, "FaultNotConfirmed"),
             (Known { refused: Some(("id", "why")), ..Known::default() }, "FaultRefused"),
             (Known { not_durable: Some("read-only"), ..Known::default() }, "OutboxNotDurable"),

@@ -21,6 +21,25 @@ pub(crate) trait Classify {
     fn level(&self, code: &Code, severity: Option<Severity>) -> (Level, String);
 }
 
+/// What is known of the node while a source's word is taken in.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    /// How faults are classified.
+    pub(crate) classify: &'a dyn Classify,
+    /// The physical ids of the node's devices; empty while their number isn't known.
+    pub(crate) devices: &'a [u32],
+}
+
+/// A fault as a source saw it stand.
+#[derive(Debug, Clone)]
+struct Sighting {
+    source: String,
+    subject: Subject,
+    standing: Standing,
+    /// When, milliseconds since 1970.
+    at: u64,
+}
+
 /// Something to be put into the outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
@@ -37,6 +56,10 @@ pub(crate) struct Change {
 pub(crate) struct Episodes {
     node: String,
     open: BTreeMap<String, Open>,
+    /// What stands and found no place yet, by source and key: sources may speak on change only.
+    unplaced: BTreeMap<(String, String), Sighting>,
+    /// The NPUs that sources have looked at.
+    npus: BTreeSet<u32>,
     /// When the last episode of a key began, so that no two have one id, whatever the clock does.
     last: BTreeMap<String, u64>,
     dropped: u64,
@@ -55,7 +78,14 @@ struct Open {
 impl Episodes {
     /// Nothing stands.
     pub(crate) fn new(node: &str) -> Self {
-        Self { node: node.to_owned(), open: BTreeMap::new(), last: BTreeMap::new(), dropped: 0 }
+        Self {
+            node: node.to_owned(),
+            open: BTreeMap::new(),
+            unplaced: BTreeMap::new(),
+            npus: BTreeSet::new(),
+            last: BTreeMap::new(),
+            dropped: 0,
+        }
     }
 
     /// Goes on from what an outbox remembers. The source that saw it come has to say that it is over.
@@ -74,9 +104,63 @@ impl Episodes {
         self.open.remove(&episode.key());
     }
 
-    /// The outbox had no place for it: as if it hadn't been seen, so that the source's next word counts again.
+    /// The outbox had no place for it: it waits to be [placed](Self::place).
     pub(crate) fn forget(&mut self, id: &str) {
-        self.open.retain(|_, open| open.id != id);
+        let Some(key) = self.open.iter().find(|(_, open)| open.id == id).map(|(key, _)| key.clone()) else {
+            return;
+        };
+        let Some(Open { episode, holders, .. }) = self.open.remove(&key) else { return };
+        // What a rule made is made again by the rule.
+        if episode.raised {
+            return;
+        }
+        let standing = Standing { code: episode.code, severity: episode.severity, name: episode.name };
+        for source in holders {
+            let sighting =
+                Sighting { source, subject: episode.subject, standing: standing.clone(), at: episode.began };
+            self.wait_for_place(key.clone(), sighting);
+        }
+    }
+
+    /// Tries anew what found no place before.
+    pub(crate) fn place(&mut self, context: Context<'_>) -> Vec<Change> {
+        let waiting = std::mem::take(&mut self.unplaced);
+        waiting.into_values().filter_map(|sighting| self.occur(sighting, context)).collect()
+    }
+
+    /// Whether anything waits for a place.
+    pub(crate) fn is_unplaced(&self) -> bool {
+        !self.unplaced.is_empty()
+    }
+
+    /// Faults are classified anew. ClusterD takes no other class for an id that it has, so where the class changes one
+    /// episode ends and another begins.
+    pub(crate) fn reclassify(&mut self, classify: &dyn Classify) -> Vec<Change> {
+        let mut anew = Vec::new();
+        for (key, open) in &mut self.open {
+            let episode = &mut open.episode;
+            let (level, because) = classify.level(&episode.code, episode.severity);
+            // What a rule raised goes by the rule.
+            if episode.raised || level == episode.level {
+                continue;
+            }
+            let class = episode.class();
+            let before = episode.clone();
+            (episode.level, episode.because) = (level, because);
+            if episode.class() != class {
+                anew.push((key.clone(), before));
+            }
+        }
+        let mut changes = Vec::new();
+        for (key, before) in anew {
+            let Some(Open { id, episode, holders, vouched }) = self.open.remove(&key) else { continue };
+            changes.push(Change { id, assertion: Assertion::Recover, episode: before });
+            changes.push(self.begin(key.clone(), episode));
+            if let Some(open) = self.open.get_mut(&key) {
+                (open.holders, open.vouched) = (holders, vouched);
+            }
+        }
+        changes
     }
 
     /// What stands, by id.
@@ -94,18 +178,17 @@ impl Episodes {
         self.dropped
     }
 
-    /// Takes in what a source says. `devices` are the physical ids of the node's devices.
-    pub(crate) fn take_in(
-        &mut self,
-        source: &str,
-        seen: &Seen,
-        classify: &dyn Classify,
-        devices: &[u32],
-    ) -> Vec<Change> {
+    /// Takes in what a source says.
+    pub(crate) fn take_in(&mut self, source: &str, seen: &Seen, context: Context<'_>) -> Vec<Change> {
         match seen {
-            Seen::Event(event) => self.event(source, event, classify, devices).into_iter().collect(),
+            Seen::Event(event) => self.event(source, event, context).into_iter().collect(),
             Seen::All { subject, standing, at } => {
-                self.all(source, *subject, standing, *at, classify, devices)
+                if let Subject::Npu(id) = subject
+                    && *id <= LAST_DEVICE
+                {
+                    self.npus.insert(*id);
+                }
+                self.all(source, *subject, standing, *at, context)
             }
             Seen::Blind { .. } => Vec::new(),
         }
@@ -128,23 +211,21 @@ impl Episodes {
         self.end(&key(subject, code, true), RULES)
     }
 
-    fn event(
-        &mut self,
-        source: &str,
-        event: &Event,
-        classify: &dyn Classify,
-        devices: &[u32],
-    ) -> Option<Change> {
+    fn event(&mut self, source: &str, event: &Event, context: Context<'_>) -> Option<Change> {
+        let Event { subject, at, .. } = *event;
         let standing =
             Standing { code: event.code.clone(), severity: event.severity, name: event.name.clone() };
+        let sighting = Sighting { source: source.to_owned(), subject, standing, at };
         match event.assertion {
-            Assertion::Recover => self.end(&key(event.subject, &event.code, false), source),
-            Assertion::Occur => self.occur(source, event.subject, &standing, event.at, classify, devices),
+            Assertion::Recover => self.end(&key(subject, &event.code, false), source),
+            Assertion::Occur => self.occur(sighting, context),
             Assertion::Once => {
-                let mut episode =
-                    self.episode(source, event.subject, &standing, event.at, classify, devices)?;
+                let Ok(mut episode) = self.episode(&sighting, context) else {
+                    self.dropped += 1;
+                    return None;
+                };
                 episode.once = true;
-                episode.began = self.time(&episode, event.at);
+                episode.began = self.time(&episode, at);
                 let id = self.id(&episode);
                 Some(Change { id, assertion: Assertion::Once, episode })
             }
@@ -157,70 +238,81 @@ impl Episodes {
         subject: Subject,
         standing: &[Standing],
         at: u64,
-        classify: &dyn Classify,
-        devices: &[u32],
+        context: Context<'_>,
     ) -> Vec<Change> {
+        let stands = |code: &Code| standing.iter().any(|fault| fault.code == *code);
         let is_over = |open: &Open| {
-            open.episode.subject == subject
-                && open.holders.contains(source)
-                && !standing.iter().any(|fault| fault.code == open.episode.code)
+            open.episode.subject == subject && open.holders.contains(source) && !stands(&open.episode.code)
         };
         let over: Vec<String> =
             self.open.iter().filter(|(_, open)| is_over(open)).map(|(key, _)| key.clone()).collect();
         let mut changes: Vec<Change> = over.iter().filter_map(|key| self.end(key, source)).collect();
+        self.unplaced.retain(|_, waiting| {
+            waiting.source != source || waiting.subject != subject || stands(&waiting.standing.code)
+        });
         for fault in standing {
-            changes.extend(self.occur(source, subject, fault, at, classify, devices));
+            let sighting = Sighting { source: source.to_owned(), subject, standing: fault.clone(), at };
+            changes.extend(self.occur(sighting, context));
         }
         changes
     }
 
-    fn occur(
-        &mut self,
-        source: &str,
-        subject: Subject,
-        standing: &Standing,
-        at: u64,
-        classify: &dyn Classify,
-        devices: &[u32],
-    ) -> Option<Change> {
-        let key = key(subject, &standing.code, false);
+    fn occur(&mut self, sighting: Sighting, context: Context<'_>) -> Option<Change> {
+        let key = key(sighting.subject, &sighting.standing.code, false);
         if let Some(open) = self.open.get_mut(&key) {
-            open.holders.insert(source.to_owned());
+            open.holders.insert(sighting.source);
             open.vouched = true;
             return None;
         }
-        let episode = self.episode(source, subject, standing, at, classify, devices)?;
-        Some(self.begin(key, episode))
+        match self.episode(&sighting, context) {
+            Ok(episode) => Some(self.begin(key, episode)),
+            Err(NoPlace::Never) => {
+                self.dropped += 1;
+                None
+            }
+            Err(NoPlace::Yet) => {
+                self.wait_for_place(key, sighting);
+                None
+            }
+        }
     }
 
-    fn episode(
-        &mut self,
-        source: &str,
-        subject: Subject,
-        standing: &Standing,
-        at: u64,
-        classify: &dyn Classify,
-        devices: &[u32],
-    ) -> Option<Episode> {
-        let concerned = match subject {
-            Subject::Npu(id) => vec![id],
-            Subject::Node => devices.to_vec(),
-        };
-        if concerned.is_empty() || concerned.iter().any(|&id| id > LAST_DEVICE) || self.open.len() >= MOST {
-            self.dropped += 1;
-            return None;
+    fn wait_for_place(&mut self, key: String, sighting: Sighting) {
+        let place = (sighting.source.clone(), key);
+        if self.unplaced.contains_key(&place) {
+            return;
         }
-        let (level, because) = classify.level(&standing.code, standing.severity);
-        Some(Episode {
-            subject,
+        if self.unplaced.len() >= MOST {
+            self.dropped += 1;
+            return;
+        }
+        self.unplaced.insert(place, sighting);
+    }
+
+    fn episode(&self, sighting: &Sighting, context: Context<'_>) -> Result<Episode, NoPlace> {
+        let Sighting { source, subject, standing, at } = sighting;
+        let devices = match subject {
+            Subject::Npu(id) => vec![*id],
+            Subject::Node if context.devices.is_empty() => self.npus.iter().copied().collect(),
+            Subject::Node => context.devices.to_vec(),
+        };
+        if devices.iter().any(|&id| id > LAST_DEVICE) {
+            return Err(NoPlace::Never);
+        }
+        if devices.is_empty() || self.open.len() >= MOST {
+            return Err(NoPlace::Yet);
+        }
+        let (level, because) = context.classify.level(&standing.code, standing.severity);
+        Ok(Episode {
+            subject: *subject,
             code: standing.code.clone(),
             level,
             because,
             severity: standing.severity,
             name: standing.name.clone(),
-            devices: concerned,
-            began: at,
-            source: source.to_owned(),
+            devices,
+            began: *at,
+            source: source.clone(),
             once: false,
             raised: false,
         })
@@ -235,6 +327,7 @@ impl Episodes {
     }
 
     fn end(&mut self, key: &str, source: &str) -> Option<Change> {
+        self.unplaced.remove(&(source.to_owned(), key.to_owned()));
         let open = self.open.get_mut(key)?;
         open.holders.remove(source);
         if !open.holders.is_empty() {
@@ -260,6 +353,15 @@ impl Episodes {
     fn id(&self, episode: &Episode) -> String {
         swansong_clusterd::fault_id(&self.node, episode.subject, &episode.code, episode.began)
     }
+}
+
+/// Why what stands isn't an episode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NoPlace {
+    /// ClusterD can't know such a device.
+    Never,
+    /// The node's devices aren't known yet, or too much stands.
+    Yet,
 }
 
 /// The rules on frequency and duration, as a source.

@@ -1,10 +1,12 @@
 use swansong_fault::{Assertion, Code, Event, Level, Seen, Severity, Standing, Subject};
 
-use super::episodes::{Change, Classify, Episodes};
+use super::episodes::{Change, Classify, Context, Episodes};
 
 const DROP: u32 = 0x40F8_4E00;
 const NPU: Subject = Subject::Npu(3);
 const DEVICES: [u32; 2] = [2, 3];
+
+const GRAVE: Context<'_> = Context { classify: &Grave, devices: &DEVICES };
 
 struct Grave;
 
@@ -27,7 +29,7 @@ fn event(code: u32, assertion: Assertion, at: u64) -> Seen {
 }
 
 fn take(episodes: &mut Episodes, source: &str, seen: &Seen) -> Vec<Change> {
-    episodes.take_in(source, seen, &Grave, &DEVICES)
+    episodes.take_in(source, seen, GRAVE)
 }
 
 fn told(changes: &[Change]) -> Vec<(Assertion, u64)> {
@@ -103,13 +105,63 @@ fn a_restart_goes_on_with_what_stood() {
 }
 
 #[test]
-fn what_found_no_place_is_told_again() {
+fn what_found_no_place_is_told_when_there_is_one() {
     let mut episodes = Episodes::new("worker-7");
     let first = take(&mut episodes, "dcmi", &all(&[DROP], 1000)).remove(0);
+    take(&mut episodes, "devices", &all(&[DROP], 1001));
     episodes.forget(&first.id);
-    let again = take(&mut episodes, "dcmi", &all(&[DROP], 2000)).remove(0);
+    assert!(episodes.is_unplaced());
+    // No source has to say it again.
+    let again = episodes.place(GRAVE).remove(0);
     assert_eq!(again.assertion, Assertion::Occur);
     assert_ne!(again.id, first.id);
+    assert!(!episodes.is_unplaced());
+    // Whoever held it still does.
+    assert!(take(&mut episodes, "dcmi", &all(&[], 3000)).is_empty());
+    assert_eq!(told(&take(&mut episodes, "devices", &all(&[], 3000))), [(Assertion::Recover, DROP.into())]);
+}
+
+#[test]
+fn what_is_over_before_it_found_a_place_is_never_told() {
+    for over in [all(&[], 2000), event(DROP, Assertion::Recover, 2000)] {
+        let mut episodes = Episodes::new("worker-7");
+        let first = take(&mut episodes, "dcmi", &all(&[DROP], 1000)).remove(0);
+        episodes.forget(&first.id);
+        assert!(take(&mut episodes, "dcmi", &over).is_empty());
+        assert!(episodes.place(GRAVE).is_empty());
+    }
+}
+
+#[test]
+fn what_changes_its_class_is_told_anew_and_keeps_who_holds_it() {
+    struct Mild;
+    impl Classify for Mild {
+        fn level(&self, _: &Code, _: Option<Severity>) -> (Level, String) {
+            (Level::NotHandleFault, "all is mild".to_owned())
+        }
+    }
+    let mut episodes = Episodes::new("worker-7");
+    let first = take(&mut episodes, "dcmi", &all(&[DROP], 1000)).remove(0);
+    take(&mut episodes, "devices", &all(&[DROP], 1001));
+    assert!(episodes.reclassify(&Grave).is_empty());
+    let changes = episodes.reclassify(&Mild);
+    assert_eq!(told(&changes), [(Assertion::Recover, DROP.into()), (Assertion::Occur, DROP.into())]);
+    // The end is that of what was told.
+    assert_eq!((&changes[0].id, changes[0].episode.kills()), (&first.id, true));
+    assert_ne!(changes[1].id, first.id);
+    assert!(!changes[1].episode.kills());
+    assert!(take(&mut episodes, "dcmi", &all(&[], 3000)).is_empty(), "the other still says so");
+    let over = take(&mut episodes, "devices", &all(&[], 3000));
+    assert_eq!((over.len(), &over[0].id), (1, &changes[1].id));
+}
+
+#[test]
+fn what_a_rule_raised_stays_at_its_level() {
+    let mut episodes = Episodes::new("worker-7");
+    let first = take(&mut episodes, "dcmi", &all(&[DROP], 1000)).remove(0);
+    let raised = episodes.raise(&first.episode, Level::ManuallySeparateNPU, "rule".to_owned(), 2000);
+    assert!(raised.is_some());
+    assert!(episodes.reclassify(&Grave).is_empty());
 }
 
 #[test]
@@ -117,10 +169,22 @@ fn devices_that_clusterd_doesnt_know_are_counted() {
     let mut episodes = Episodes::new("worker-7");
     let far = Seen::All { subject: Subject::Npu(99), standing: vec![standing(1)], at: 1 };
     assert!(take(&mut episodes, "dcmi", &far).is_empty());
+    assert_eq!((episodes.dropped(), episodes.is_unplaced()), (1, false));
+}
+
+#[test]
+fn a_fault_of_the_node_waits_until_its_devices_are_known() {
+    let mut episodes = Episodes::new("worker-7");
     let node = Seen::All { subject: Subject::Node, standing: vec![standing(1)], at: 1 };
-    assert!(episodes.take_in("devices", &node, &Grave, &[]).is_empty());
-    assert_eq!(episodes.dropped(), 2);
-    assert_eq!(episodes.take_in("devices", &node, &Grave, &DEVICES)[0].episode.devices, DEVICES);
+    let unknown = Context { devices: &[], ..GRAVE };
+    assert!(episodes.take_in("devices", &node, unknown).is_empty());
+    assert!(episodes.place(unknown).is_empty());
+    assert_eq!((episodes.dropped(), episodes.is_unplaced()), (0, true));
+    assert_eq!(episodes.place(GRAVE)[0].episode.devices, DEVICES);
+    // By what the sources look at, where the Node says nothing: an Ascend310P can be offered several times.
+    let mut episodes = Episodes::new("worker-7");
+    assert!(episodes.take_in("dcmi", &all(&[], 1), unknown).is_empty());
+    assert_eq!(episodes.take_in("devices", &node, unknown)[0].episode.devices, [3]);
 }
 
 #[test]

@@ -77,12 +77,16 @@ fn note(pod: &NpuPod, subject: Subject, before: Option<String>, fast: bool) -> J
 
 async fn look(api: &ApiServer, pod: &NpuPod, job: &str) -> Result<Found, ApiError> {
     let namespace = &pod.namespace;
-    let group = match &pod.group {
-        Some(group) => self::group(api, namespace, group).await?,
-        None => None,
+    let group = async {
+        match &pod.group {
+            Some(group) => self::group(api, namespace, group).await,
+            None => Ok(None),
+        }
     };
-    let data = config_map(api, namespace, &reset_config::name_for(job)).await?;
-    let summary = config_map(api, namespace, &format!("{SUMMARY}{job}")).await?;
+    let (reset, summary) = (reset_config::name_for(job), format!("{SUMMARY}{job}"));
+    // Ranks wait for it.
+    let (group, data, summary) =
+        tokio::try_join!(group, config_map(api, namespace, &reset), config_map(api, namespace, &summary),)?;
     Ok(Found {
         group,
         reset_config: reset_config::state(data.as_ref()),

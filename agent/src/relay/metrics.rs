@@ -8,6 +8,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use swansong_clusterd::SendError;
+use swansong_clusterd::process_fault::ReportError;
 use swansong_fault::Assertion;
 use swansong_outbox::Counts;
 
@@ -18,6 +19,7 @@ use super::terms::Hold;
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 const RESULTS: [&str; 5] = ["ok", "refused", "invalid", "unavailable", "odd"];
+const REPORTS: [&str; 4] = ["ok", "unknown_job", "refused", "unavailable"];
 /// What is counted of outcomes; whatever else ClusterD says is `other`.
 const OUTCOMES: [&str; 5] = ["dump-success", "dump-failed", "gone", "unknown", "other"];
 
@@ -33,6 +35,7 @@ pub(crate) struct Metrics {
     outbox: Family<Labels<1>, Gauge<i64, AtomicI64>>,
     durable: Gauge<i64, AtomicI64>,
     delay: Histogram,
+    reports: Family<Labels<1>, Counter>,
     outcomes: Family<Labels<1>, Counter>,
     dump: Histogram,
 }
@@ -50,6 +53,7 @@ impl Metrics {
             outbox: Family::default(),
             durable: Gauge::default(),
             delay: Histogram::new([0.5, 1.0, 2.0, 4.0, 5.1, 6.0, 8.0, 12.0, 30.0, 60.0, 300.0]),
+            reports: Family::default(),
             outcomes: Family::default(),
             dump: Histogram::new([5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0]),
         };
@@ -79,6 +83,11 @@ impl Metrics {
             metrics.delay.clone(),
         );
         r.register(
+            "fault_rank_reports",
+            "Jobs whose lost ranks ClusterD was told directly, by its answer",
+            metrics.reports.clone(),
+        );
+        r.register(
             "fault_outcomes",
             "Jobs that faults hit, by what became of them",
             metrics.outcomes.clone(),
@@ -96,6 +105,9 @@ impl Metrics {
             for result in RESULTS {
                 let _ = metrics.batches.get_or_create(&[("route", route.as_str()), ("result", result)]);
             }
+        }
+        for result in REPORTS {
+            let _ = metrics.reports.get_or_create(&[("result", result)]);
         }
         for outcome in OUTCOMES {
             let _ = metrics.outcomes.get_or_create(&[("outcome", outcome)]);
@@ -154,6 +166,16 @@ impl Metrics {
             self.outbox.get_or_create(&[("state", state)]).set(number(count));
         }
         self.durable.set(durable.into());
+    }
+
+    pub(crate) fn reported(&self, result: &Result<(), ReportError>) {
+        let result = match result {
+            Ok(()) => "ok",
+            Err(ReportError::UnknownJob(_)) => "unknown_job",
+            Err(ReportError::Refused { .. } | ReportError::NoRanks) => "refused",
+            Err(ReportError::Unavailable(_)) => "unavailable",
+        };
+        self.reports.get_or_create(&[("result", result)]).inc();
     }
 
     pub(crate) fn outcome(&self, outcome: &str, seconds: Option<f64>) {

@@ -38,7 +38,7 @@ pub(crate) use self::condition::{CONDITION, Told};
 pub(crate) use self::episode::Episode;
 pub(crate) use self::metrics::Metrics;
 pub(crate) use self::pod::NpuPod;
-pub(crate) use self::route::{ConfigMapSink, Routes};
+pub(crate) use self::route::{ByRelay, ConfigMapSink, Routes};
 pub(crate) use self::run::{Inputs, Parts, Queue, run};
 pub use self::settings::Settings;
 pub(crate) use self::story::Story;

@@ -1,16 +1,18 @@
 //! The ways to ClusterD, in the order in which they are tried: the cluster's relay, ClusterD itself, a ConfigMap.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 use swansong_clusterd::{Grpc, PublicFault, SendError, Sink, config_map};
 use swansong_relay::client::RelaySink;
+use tokio::time::Instant;
 use tracing::warn;
 
+use crate::fault::millis;
 use crate::node::{ApiError, ApiServer};
 
 /// A way.
@@ -36,10 +38,53 @@ impl Route {
     }
 }
 
+/// How long the relay may put an agent off before ClusterD is asked past it. A relay that restarts, or that can't reach
+/// ClusterD for a moment, does so for less.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The cluster's relay.
+#[derive(Debug)]
+pub(crate) struct ByRelay {
+    sink: RelaySink,
+    /// Since when it has only been asking for time.
+    put_off: Mutex<PutOff>,
+}
+
+#[derive(Debug, Default)]
+struct PutOff(Option<Instant>);
+
+impl PutOff {
+    /// Whether ClusterD is to be asked past somebody who answers so.
+    fn goes_past(&mut self, answer: &Result<(), SendError>, now: Instant) -> bool {
+        match answer {
+            Err(SendError::Unavailable(_)) => true,
+            Err(SendError::Later { .. }) => now.duration_since(*self.0.get_or_insert(now)) >= PATIENCE,
+            _ => {
+                self.0 = None;
+                false
+            }
+        }
+    }
+}
+
+impl ByRelay {
+    pub(crate) fn new(sink: RelaySink) -> Self {
+        Self { sink, put_off: Mutex::default() }
+    }
+
+    /// The relay's answer, and whether that isn't the last word.
+    async fn send(&self, batch: &[PublicFault]) -> (Result<(), SendError>, bool) {
+        let answer = self.sink.send(batch).await;
+        let mut put_off = self.put_off.lock().unwrap_or_else(PoisonError::into_inner);
+        let goes_past = put_off.goes_past(&answer, Instant::now());
+        (answer, goes_past)
+    }
+}
+
 /// All ways that are open.
 #[derive(Debug)]
 pub(crate) struct Routes {
-    pub(crate) relay: Option<RelaySink>,
+    pub(crate) relay: Option<ByRelay>,
     pub(crate) grpc: Grpc,
     pub(crate) config_map: Option<ConfigMapSink>,
 }
@@ -47,15 +92,13 @@ pub(crate) struct Routes {
 impl Routes {
     /// Sends a batch the first way on which somebody answers. Which way it was, and what the answer is.
     ///
-    /// A refusal is an answer: it isn't carried to somebody else. A way on which nobody answers may have carried the
+    /// A refusal is an answer: it isn't carried to somebody else; to be put off is one for a minute. A way on which nobody answers may have carried the
     /// batch all the same; ClusterD knows faults by their ids and passes over those that it has.
     pub(crate) async fn send(&self, batch: &[PublicFault]) -> (Route, Result<(), SendError>) {
         if let Some(relay) = &self.relay {
             match relay.send(batch).await {
-                Err(SendError::Unavailable(why)) => {
-                    warn!(why, "the relay doesn't answer; asking ClusterD itself");
-                }
-                answer => return (Route::Relay, answer),
+                (Err(error), true) => warn!(%error, "the relay doesn't help; asking ClusterD itself"),
+                (answer, _) => return (Route::Relay, answer),
             }
         }
         let answer = self.grpc.send(batch).await;
@@ -139,8 +182,27 @@ impl Sink for ConfigMapSink {
     }
 }
 
-/// Now, in milliseconds since 1970.
-pub(crate) fn millis() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relay_that_only_asks_for_time_is_gone_past_after_a_minute() {
+        let (mut put_off, start) = (PutOff::default(), Instant::now());
+        let later = Err(SendError::Later { why: "busy".to_owned(), after: Duration::from_secs(2) });
+        let unavailable = Err(SendError::Unavailable("refused".to_owned()));
+        let too_many = Err(SendError::TooMany("limiter".to_owned()));
+        let at = |seconds| start + Duration::from_secs(seconds);
+        // One that isn't there says nothing about one that puts off.
+        assert!(put_off.goes_past(&unavailable, at(0)));
+        assert!(!put_off.goes_past(&later, at(10)));
+        assert!(!put_off.goes_past(&later, at(69)));
+        assert!(put_off.goes_past(&later, at(70)));
+        assert!(put_off.goes_past(&unavailable, at(71)));
+        assert!(put_off.goes_past(&later, at(72)), "until it answers");
+        assert!(!put_off.goes_past(&too_many, at(73)), "ClusterD's own word");
+        assert!(!put_off.goes_past(&later, at(74)));
+        assert!(!put_off.goes_past(&Ok(()), at(200)));
+        assert!(!put_off.goes_past(&later, at(201)));
+    }
 }

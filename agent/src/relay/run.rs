@@ -12,12 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swansong_clusterd::SendError;
+use swansong_clusterd::process_fault::ReportError;
 use swansong_fault::device_plugin::{Carried, DevicePlugin};
 use swansong_fault::{Escalation, Level, Seen, Subject};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::condition::{self, Known, Told};
 use super::episode::Episode;
@@ -26,12 +27,12 @@ use super::metrics::Metrics;
 use super::plan::Relay;
 use super::pod::NpuPod;
 use super::reconcile::View;
-use super::route::{Route, Routes, millis};
+use super::route::{Route, Routes};
 use super::settings::Settings;
 use super::store::{Store, with};
 use super::story::Story;
-use super::terms::{Hold, Parcel, Preflight, Step, World};
-use crate::fault::{Clock, Levels};
+use super::terms::{Hold, JobNote, Parcel, Preflight, Step, World};
+use crate::fault::{Clock, Levels, millis};
 use crate::node::{ApiError, ApiServer, NodeState};
 use crate::run::{Ended, Progress};
 
@@ -92,7 +93,15 @@ enum Done {
     Preflighted(Subject, Preflight),
     Looked(Result<View, ApiError>),
     Outcomes(Vec<(String, usize, String)>),
-    Reported(Result<(), String>),
+    Reported(Box<Reported>),
+}
+
+/// ClusterD was told directly which ranks of a job are lost.
+struct Reported {
+    /// Of the fault.
+    id: String,
+    job: JobNote,
+    result: Result<(), ReportError>,
 }
 
 /// Relays until it can't.
@@ -113,8 +122,10 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
         relay: Relay::new(parts.settings.clone()),
         escalation: Escalation::new(levels.borrow_and_update().rules.clone()),
         episodes,
+        levels: None,
+        place_not_before: Duration::ZERO,
         preflights: BTreeMap::new(),
-        objected: None,
+        objected: BTreeMap::new(),
         carried: BTreeSet::new(),
         full: false,
         blind: BTreeMap::new(),
@@ -129,6 +140,7 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
         retry_at: Duration::ZERO,
         parts: &parts,
     };
+    task.remember();
     let mut store = Some(store);
     let mut device_plugin = parts.inputs.device_plugin.clone();
     loop {
@@ -175,9 +187,13 @@ struct Task<'a> {
     relay: Relay,
     escalation: Escalation,
     episodes: Episodes,
+    /// By what the episodes are classified.
+    levels: Option<Arc<Levels>>,
+    /// When what found no place is tried again.
+    place_not_before: Duration,
     preflights: BTreeMap<Subject, Preflight>,
-    /// Since when something has been held back, and why.
-    objected: Option<(Duration, String)>,
+    /// Faults that are held back: since when, and why.
+    objected: BTreeMap<String, (Duration, String)>,
     /// What was said to be carried by the device plugin.
     carried: BTreeSet<String>,
     full: bool,
@@ -280,27 +296,24 @@ impl Task<'_> {
             }
             carried.insert(head.id.to_owned());
         }
-        let objected = held(Hold::Objected).next().and_then(|head| {
-            let preflight = self.preflights.get(&head.episode.subject)?;
-            Some((head.id.to_owned(), head.episode.clone(), preflight.objections.clone()))
-        });
-        let objection =
-            objected.as_ref().and_then(|(_, _, objections)| Some(objections.first()?.to_string()));
-        if let (Some((id, episode, objections)), Some(text)) = (&objected, &objection)
-            && self.objected.as_ref().is_none_or(|(_, before)| before != text)
-        {
-            warn!(id, objection = text, "a fault isn't told, since nothing would be saved");
-            let pods = self.parts.inputs.pods.borrow().clone().unwrap_or_default();
-            self.parts.story.held_back(id, episode, objections, &pods);
+        let now = self.now();
+        let mut objected = BTreeMap::new();
+        for head in held(Hold::Objected) {
+            let Some(preflight) = self.preflights.get(&head.episode.subject) else { continue };
+            let Some(text) = preflight.objections.first().map(ToString::to_string) else { continue };
+            let before = self.objected.remove(head.id);
+            if before.as_ref().is_none_or(|(_, before)| *before != text) {
+                warn!(head.id, objection = text, "a fault isn't told, since nothing would be saved");
+                let pods = self.parts.inputs.pods.borrow().clone().unwrap_or_default();
+                self.parts.story.held_back(head.id, head.episode, &preflight.objections, &pods);
+            }
+            objected.insert(head.id.to_owned(), (before.map_or(now, |(since, _)| since), text));
         }
-        let since = self.objected.as_ref().map_or_else(|| self.now(), |(since, _)| *since);
-        let waits = held(Hold::Preflight).next().is_some();
+        // While the jobs are looked at anew, what was objected stands.
+        objected.extend(held(Hold::Preflight).filter_map(|head| self.objected.remove_entry(head.id)));
         drop(heads);
         self.carried = carried;
-        // While the jobs are looked at anew, what was objected stands.
-        if objection.is_some() || !waits {
-            self.objected = objection.map(|text| (since, text));
-        }
+        self.objected = objected;
     }
 
     async fn done(&mut self, store: Store, done: Done) -> Result<Store, Ended> {
@@ -321,11 +334,8 @@ impl Task<'_> {
                 self.asking = false;
                 self.outcomes(store, outcomes).await
             }
-            Done::Reported(result) => {
-                match result {
-                    Ok(()) => info!("told ClusterD which ranks are lost"),
-                    Err(error) => warn!(error, "ClusterD can't be told directly which ranks are lost"),
-                }
+            Done::Reported(reported) => {
+                self.reported(&reported);
                 Ok(store)
             }
         }
@@ -346,9 +356,10 @@ impl Task<'_> {
         let known = Known {
             now: self.now(),
             trouble: self.relay.trouble(),
-            objection: self.objected.clone(),
+            objection: self.objected.values().min().cloned(),
             not_durable: store.problem(),
             full: self.full,
+            unplaced: self.episodes.is_unplaced(),
             unheard: self.relay.unheard().next(),
             refused: store.last_refused().filter(|(id, _)| standing.contains(id)),
             blind: blind.next(),

@@ -13,7 +13,7 @@ use swansong_standin_clusterd::{Core, Settings as Clusterd};
 use tempfile::TempDir;
 
 use super::episode::Episode;
-use super::episodes::{Change, Classify, Episodes};
+use super::episodes::{Change, Classify, Context, Episodes};
 use super::plan::Relay;
 use super::reconcile::View;
 use super::settings::Settings;
@@ -38,6 +38,8 @@ enum Action {
     RestartClusterd,
     /// The host's clock jumps by so many seconds.
     Jump(i64),
+    /// The cluster classifies the faults as graver, or as milder.
+    Classify(Level),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,11 +52,12 @@ enum Mood {
     Mute,
 }
 
-struct Grave;
+/// All faults have this level.
+struct Same(Level);
 
-impl Classify for Grave {
+impl Classify for Same {
     fn level(&self, _: &Code, _: Option<Severity>) -> (Level, String) {
-        (Level::SeparateNPU, "all is grave".to_owned())
+        (self.0, "all are the same".to_owned())
     }
 }
 
@@ -80,6 +83,7 @@ struct Universe {
     process: Option<Process>,
     clusterd: Core,
     mood: Mood,
+    level: Level,
     /// Which faults there really are.
     truth: BTreeSet<(u32, u32)>,
     /// Milliseconds of a clock that never goes back, and by how much the host's differs from it.
@@ -104,6 +108,7 @@ impl Universe {
             process,
             clusterd,
             mood: Mood::Normal,
+            level: Level::SeparateNPU,
             truth: BTreeSet::new(),
             now: 0,
             jumped: 0,
@@ -122,12 +127,22 @@ impl Universe {
     fn kill(&mut self) {
         drop(self.process.take());
         self.process = Some(Process::start(&self.path));
+        self.classify();
         self.poll();
     }
 
     fn hear(&mut self, seen: &Seen) {
+        let level = Same(self.level);
         let process = self.process();
-        let changes: Vec<Change> = process.episodes.take_in("dcmi", seen, &Grave, &[]);
+        let context = Context { classify: &level, devices: &[] };
+        let changes: Vec<Change> = process.episodes.take_in("dcmi", seen, context);
+        process.store.append(&changes);
+    }
+
+    fn classify(&mut self) {
+        let level = Same(self.level);
+        let process = self.process();
+        let changes = process.episodes.reclassify(&level);
         process.store.append(&changes);
     }
 
@@ -161,6 +176,10 @@ impl Universe {
             Action::Kill => self.kill(),
             Action::RestartClusterd => self.clusterd.restart(START + self.now),
             Action::Jump(seconds) => self.jumped = seconds * 1000,
+            Action::Classify(level) => {
+                self.level = level;
+                self.classify();
+            }
         }
         self.work();
     }
@@ -276,6 +295,7 @@ impl Universe {
             })
             .collect();
         let waiting = process.store.counts().pending;
+        assert!(standing.values().all(|episode| episode.level == self.level), "as the cluster has it");
         assert_eq!(seen, self.truth, "what the agent knows is what is");
         assert_eq!(
             there,
@@ -336,6 +356,7 @@ fn action() -> impl Strategy<Value = Action> {
         3 => Just(Action::Kill),
         1 => Just(Action::RestartClusterd),
         1 => (-7200..7200i64).prop_map(Action::Jump),
+        1 => prop_oneof![Just(Level::SeparateNPU), Just(Level::SubHealthFault)].prop_map(Action::Classify),
     ]
 }
 

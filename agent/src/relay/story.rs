@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use swansong_clusterd::process_fault::ReportError;
 use swansong_fault::Subject;
 
 use super::episode::Episode;
@@ -87,6 +88,30 @@ impl Story {
             if let Some(about) = about_job(&job.namespace, Some(&job.job)) {
                 self.tell(about, true, "FaultRelayed", id, text);
             }
+        }
+    }
+
+    /// ClusterD was told directly which ranks of a job are lost.
+    pub(crate) fn reported(&self, id: &str, job: &JobNote, result: &Result<(), ReportError>) {
+        let ranks = &job.fast_ranks;
+        let (warning, reason, text) = match result {
+            Ok(()) => (
+                false,
+                "RanksReported",
+                format!("ClusterD was told directly that the ranks {ranks:?} are lost"),
+            ),
+            Err(error) => (
+                true,
+                "RanksNotReported",
+                format!(
+                    "ClusterD couldn't be told directly that the ranks {ranks:?} are lost, so it orders the dump \
+                     some ten seconds later: {error}"
+                ),
+            ),
+        };
+        self.tell(about_noted(job), warning, reason, id, text.clone());
+        if let Some(about) = about_job(&job.namespace, Some(&job.job)) {
+            self.tell(about, warning, reason, id, text);
         }
     }
 

@@ -18,7 +18,7 @@ use crate::config::{Config, RelaySettings};
 use crate::fault::source::{Dcmi, DcmiSettings, DeviceNodes, DevicePluginWatch, Out, Source};
 use crate::fault::{Clock, LevelWatch};
 use crate::node::{ApiServer, Events, Timing};
-use crate::relay::{self, ConfigMapSink, Episode, Inputs, Parts, Queue, Routes, Story};
+use crate::relay::{self, ByRelay, ConfigMapSink, Episode, Inputs, Parts, Queue, Routes, Story};
 
 /// What waits between the sources and the relay: a burst of all devices. A source that finds no room waits.
 const ROOM: usize = 1024;
@@ -53,13 +53,14 @@ pub(super) fn start(all: &mut JoinSet<Infallible>, common: &Common, settings: &R
         node: shared.node_name.clone(),
     });
     let relay = settings.via.as_ref().map(|via| {
-        RelaySink::new(client::Settings {
+        ByRelay::new(RelaySink::new(client::Settings {
             address: via.address.clone(),
             server_name: via.server_name().to_owned(),
             authority: via.authority.clone(),
             token: via.token.clone(),
+            connect: config.clusterd.timeout,
             deadline: VIA_PATIENCE,
-        })
+        }))
     });
     let routes = Routes { relay, grpc, config_map };
     let clock = Clock::start();

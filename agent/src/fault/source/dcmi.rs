@@ -17,6 +17,7 @@ use super::child::{Child, NoLine};
 use super::{Ended, Out, Progress, Source};
 use crate::check::{Loadable, loadable};
 use crate::config::Config;
+use crate::fault::millis;
 use crate::root::HostRoot;
 
 const LIBRARY: &str = "libdcmi.so";
@@ -190,9 +191,12 @@ impl Dcmi {
                 let listed: BTreeSet<_> =
                     state.devices.iter().map(|device| Subject::Npu(device.physical)).collect();
                 let why = "the driver doesn't list it any more";
-                let gone = shared.told.difference(&listed).map(|subject| blind(*subject, why)).collect();
+                let gone = shared.told.difference(&listed).map(|subject| blind(*subject, why));
+                let mut seen: Vec<Seen> = gone.collect();
+                // The driver answers again. Of the node as a whole it says nothing else.
+                seen.push(Seen::All { subject: Subject::Node, standing: Vec::new(), at: millis() });
                 shared.state = Some(state);
-                gone
+                seen
             }
             Line::Alive(counts) => {
                 shared.now = counts;
@@ -206,7 +210,7 @@ impl Dcmi {
             Line::Trouble(problem) => {
                 warn!(problem, "the devices can't be watched yet");
                 progress.failed(&problem);
-                Vec::new()
+                vec![blind(Subject::Node, &problem)]
             }
             Line::Ended(_) => Vec::new(),
         }
@@ -222,7 +226,8 @@ impl Source for Dcmi {
             let mut shared = self.lock();
             shared.state = None;
             shared.before = sum(shared.before, std::mem::take(&mut shared.now));
-            shared.told.iter().map(|subject| blind(*subject, &ended.0)).collect()
+            let all = shared.told.iter().copied().chain([Subject::Node]);
+            all.map(|subject| blind(subject, &ended.0)).collect()
         };
         for seen in unseen {
             // Without a taker nobody has to know.

@@ -6,11 +6,10 @@ use swansong_fault::{Assertion, Code, Level, Seen, Severity, Why};
 use swansong_outbox::Appended;
 use tracing::{info, warn};
 
-use super::Task;
-use crate::fault::Levels;
+use super::{TICK, Task, millis_of};
+use crate::fault::{Levels, millis};
 use crate::relay::episode::Episode;
-use crate::relay::episodes::{Change, Classify};
-use crate::relay::route::millis;
+use crate::relay::episodes::{Change, Classify, Context};
 use crate::relay::store::{Store, with};
 use crate::run::Ended;
 
@@ -31,20 +30,52 @@ impl Task<'_> {
         store: Store,
         seen: &[(&'static str, Seen)],
     ) -> Result<Store, Ended> {
-        let classes = Classes(self.parts.inputs.levels.borrow().clone());
+        let levels = self.parts.inputs.levels.borrow().clone();
         let devices = self.parts.inputs.devices();
-        let now = self.parts.clock.now();
-        let mut changes = Vec::new();
+        let classes = Classes(Arc::clone(&levels));
+        let context = Context { classify: &classes, devices: &devices };
+        let mut changes = self.reclassify(&levels, &classes);
+        let now = self.now();
+        let mut new = Vec::new();
+        if self.episodes.is_unplaced() && now >= self.place_not_before {
+            new.extend(self.episodes.place(context));
+        }
         for (source, seen) in seen {
             self.note_blindness(source, seen);
-            for change in self.episodes.take_in(source, seen, &classes, &devices) {
-                self.follow(&change, now);
-                changes.push(change);
-            }
+            new.extend(self.episodes.take_in(source, seen, context));
         }
-        changes.extend(self.apply_rules(now));
+        for change in new {
+            changes.extend(self.follow(change));
+        }
+        changes.extend(self.apply_rules());
         self.parts.metrics.dropped(self.episodes.dropped());
         self.keep(store, changes).await
+    }
+
+    /// What changes because the cluster classifies faults in another way than before.
+    fn reclassify(&mut self, levels: &Arc<Levels>, classes: &Classes) -> Vec<Change> {
+        // Until the cluster was asked, what an earlier process knew of it is better than what is known here.
+        let known = self.levels.as_ref().is_some_and(|known| Arc::ptr_eq(known, levels));
+        if known || !levels.asked_the_cluster {
+            return Vec::new();
+        }
+        self.levels = Some(Arc::clone(levels));
+        self.episodes.reclassify(classes)
+    }
+
+    /// Tells the rules what an earlier process left standing.
+    pub(super) fn remember(&mut self) {
+        let now = millis_of(self.now());
+        let standing: Vec<Episode> = self.episodes.standing().map(|(_, episode)| episode.clone()).collect();
+        for episode in &standing {
+            let stands = standing
+                .iter()
+                .any(|other| !other.raised && other.subject == episode.subject && other.code == episode.code);
+            if episode.raised || stands {
+                let raised = episode.raised.then_some(episode.level);
+                self.escalation.remember(episode.subject, &episode.code, stands, raised, now);
+            }
+        }
     }
 
     pub(super) fn note_blindness(&mut self, source: &'static str, seen: &Seen) {
@@ -55,17 +86,34 @@ impl Task<'_> {
         }
     }
 
-    pub(super) fn follow(&mut self, change: &Change, now: u64) {
+    /// Tells the rules what happens. A notice may get a graver level by them, and take the device away by happening too
+    /// often.
+    fn follow(&mut self, mut change: Change) -> Vec<Change> {
+        let now = millis_of(self.now());
         let Episode { subject, code, .. } = &change.episode;
         match change.assertion {
             Assertion::Occur => self.escalation.occurred(*subject, code, now),
             Assertion::Recover => self.escalation.recovered(*subject, code, now),
-            Assertion::Once => drop(self.escalation.happened(*subject, code, now)),
+            Assertion::Once => {
+                let raise = self.escalation.happened(*subject, code, now);
+                let lasting = self.escalation.raised(*subject, code, now);
+                if let Some(raise) = raise.filter(|raise| raise.level > change.episode.level) {
+                    change.episode.level = raise.level;
+                    change.episode.because = because(raise.why);
+                }
+                let raised = lasting.and_then(|raise| {
+                    let of = Episode { once: false, ..change.episode.clone() };
+                    self.episodes.raise(&of, raise.level, because(raise.why), millis())
+                });
+                return std::iter::once(change).chain(raised).collect();
+            }
         }
+        vec![change]
     }
 
     /// What the rules on frequency and duration make of what stands.
-    pub(super) fn apply_rules(&mut self, now: u64) -> Vec<Change> {
+    fn apply_rules(&mut self) -> Vec<Change> {
+        let now = millis_of(self.now());
         self.escalation.advance(now);
         let Self { episodes, escalation, .. } = self;
         let standing = episodes.standing().map(|(_, episode)| episode);
@@ -82,51 +130,51 @@ impl Task<'_> {
         let mut changes = Vec::new();
         for (episode, raise) in differing {
             changes.extend(match raise {
-                Some(raise) => {
-                    let because = match raise.why {
-                        Why::Repeated { times, window } => format!("raised: {times} times within {window:?}"),
-                        Why::Lasted { after } => format!("raised: it stands for more than {after:?}"),
-                    };
-                    self.episodes.raise(&episode, raise.level, because, millis())
-                }
+                Some(raise) => self.episodes.raise(&episode, raise.level, because(raise.why), millis()),
                 None => self.episodes.lower(episode.subject, &episode.code),
             });
         }
         changes
     }
 
-    pub(super) async fn keep(&mut self, store: Store, changes: Vec<Change>) -> Result<Store, Ended> {
-        for change in &changes {
-            self.parts.metrics.saw(change.assertion);
+    async fn keep(&mut self, store: Store, changes: Vec<Change>) -> Result<Store, Ended> {
+        let notices = self.parts.settings.notices;
+        let (told, untold): (Vec<Change>, Vec<Change>) =
+            changes.into_iter().partition(|change| notices || is_told(&change.episode));
+        for change in &untold {
             self.announce(change);
         }
-        let notices = self.parts.settings.notices;
-        let changes: Vec<Change> =
-            changes.into_iter().filter(|change| notices || is_told(&change.episode)).collect();
-        if changes.is_empty() {
+        if told.is_empty() {
             return Ok(store);
         }
-        let (store, (changes, appended)) = with(store, move |store| {
-            let appended = store.append(&changes);
-            (changes, appended)
+        let (store, (told, appended)) = with(store, move |store| {
+            let appended = store.append(&told);
+            (told, appended)
         })
         .await?;
         self.full = false;
-        for (change, appended) in changes.iter().zip(&appended) {
+        for (change, appended) in told.iter().zip(&appended) {
             match appended {
                 Appended::Full => {
+                    if !self.full {
+                        warn!(id = change.id, "the outbox is full; a fault waits for room");
+                    }
                     self.full = true;
+                    self.place_not_before = self.now() + TICK;
                     self.episodes.forget(&change.id);
+                    continue;
                 }
                 Appended::Unfit(why) => warn!(id = change.id, %why, "a fault can't be kept"),
                 _ => {}
             }
+            self.announce(change);
         }
         Ok(store)
     }
 
-    pub(super) fn announce(&self, change: &Change) {
+    fn announce(&self, change: &Change) {
         let Change { id, assertion, episode } = change;
+        self.parts.metrics.saw(*assertion);
         let pods = self.parts.inputs.pods.borrow().clone().unwrap_or_default();
         info!(id, ?assertion, fault = episode.describe(), because = episode.because, "a fault");
         let told = is_told(episode) || self.parts.settings.notices;
@@ -142,4 +190,12 @@ impl Task<'_> {
 /// Whether it is told at all, unless notices are.
 fn is_told(episode: &Episode) -> bool {
     episode.class() != swansong_clusterd::Class::Notice
+}
+
+/// Why a rule raised a level.
+fn because(why: Why) -> String {
+    match why {
+        Why::Repeated { times, window } => format!("raised: {times} times within {window:?}"),
+        Why::Lasted { after } => format!("raised: it stands for more than {after:?}"),
+    }
 }

@@ -7,10 +7,10 @@ use swansong_fault::device_plugin::{DevicePlugin, Publishes};
 use tracing::warn;
 
 use super::{Done, TICK, Task, millis_of};
+use crate::fault::millis;
 use crate::node::ApiError;
 use crate::relay::look;
 use crate::relay::reconcile::View;
-use crate::relay::route::millis;
 use crate::relay::store::{Store, with};
 use crate::relay::terms::{Note, Preflight};
 use crate::run::Ended;

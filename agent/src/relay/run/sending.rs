@@ -9,9 +9,10 @@ use swansong_clusterd::{PublicFault, SendError};
 use swansong_fault::{Assertion, Code};
 use tracing::{info, warn};
 
-use super::{Done, Task};
+use super::{Done, Reported, Task};
+use crate::fault::millis;
 use crate::relay::episode::Episode;
-use crate::relay::route::{Route, millis};
+use crate::relay::route::Route;
 use crate::relay::store::{Store, with};
 use crate::relay::terms::{JobNote, Note, Parcel, Verdict};
 use crate::run::Ended;
@@ -86,13 +87,7 @@ impl Task<'_> {
         Ok(store)
     }
 
-    pub(super) fn arrived(
-        &mut self,
-        parcel: &Parcel,
-        route: Route,
-        now: Duration,
-        notes: &mut BTreeMap<String, Note>,
-    ) {
+    fn arrived(&mut self, parcel: &Parcel, route: Route, now: Duration, notes: &mut BTreeMap<String, Note>) {
         let Parcel { id, assertion, episode, .. } = parcel;
         let is_first = parcel.place().is_some();
         if is_first {
@@ -105,7 +100,7 @@ impl Task<'_> {
                 let preflight = self.preflights.get(&episode.subject).filter(|_| episode.kills());
                 let jobs = preflight.map(|preflight| preflight.jobs.clone()).unwrap_or_default();
                 self.parts.story.relayed(id, episode, &jobs, route.as_str());
-                self.report_ranks(episode, &jobs);
+                self.report_ranks(id, episode, &jobs);
                 self.accepted_at.insert(id.clone(), now);
                 notes.insert(id.clone(), Note { jobs, ..Note::default() });
             }
@@ -116,16 +111,30 @@ impl Task<'_> {
     }
 
     /// The direct way, for jobs that ask for it and a device that is certainly lost.
-    pub(super) fn report_ranks(&mut self, episode: &Episode, jobs: &[JobNote]) {
+    fn report_ranks(&mut self, id: &str, episode: &Episode, jobs: &[JobNote]) {
         if !self.parts.settings.fast_dump || episode.code != Code::from(DROPPED) {
             return;
         }
         for job in jobs.iter().filter(|job| !job.fast_ranks.is_empty()) {
-            let (parts, uid, ranks) = (Arc::clone(self.parts), job.job.uid.clone(), job.fast_ranks.clone());
+            let (parts, id, job) = (Arc::clone(self.parts), id.to_owned(), job.clone());
             self.jobs.spawn(async move {
-                let report = parts.routes.grpc.report_process_fault(&uid, &ranks, Cause::Other).await;
-                Done::Reported(report.map_err(|error| error.to_string()))
+                let ranks = &job.fast_ranks;
+                let result = parts.routes.grpc.report_process_fault(&job.job.uid, ranks, Cause::Other).await;
+                Done::Reported(Box::new(Reported { id, job, result }))
             });
+        }
+    }
+
+    /// What came of the direct way. Where nothing did, ClusterD goes the longer one by itself.
+    pub(super) fn reported(&self, Reported { id, job, result }: &Reported) {
+        self.parts.metrics.reported(result);
+        self.parts.story.reported(id, job, result);
+        let (name, ranks) = (&job.job.name, &job.fast_ranks);
+        match result {
+            Ok(()) => info!(id, job = name, ?ranks, "told ClusterD which ranks are lost"),
+            Err(error) => {
+                warn!(id, job = name, ?ranks, %error, "ClusterD can't be told directly which ranks are lost");
+            }
         }
     }
 }

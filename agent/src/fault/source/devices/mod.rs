@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use swansong_fault::{Code, Seen, Subject};
 use tokio::task::spawn_blocking;
@@ -21,6 +21,7 @@ use self::look::Facts;
 use super::{Ended, Out, Progress, Source};
 use crate::check::{self, Product};
 use crate::config::Config;
+use crate::fault::millis;
 use crate::root::HostRoot;
 
 /// A driver that is unloaded takes its devices away one by one; they are looked at once.
@@ -64,9 +65,7 @@ impl DeviceNodes {
         };
         let facts = facts();
         let blind = facts.as_ref().err().cloned();
-        let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let at = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
-        let seen = self.learnt.lock().unwrap_or_else(PoisonError::into_inner).judge(facts, at);
+        let seen = self.learnt.lock().unwrap_or_else(PoisonError::into_inner).judge(facts, millis());
         Round { seen, blind, deaf }
     }
 
