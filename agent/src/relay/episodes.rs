@@ -3,6 +3,7 @@
 //! Sources are joined by level, not by edge. A fault stands while any source says so; it is over when the last one that
 //! said so says otherwise. A source that falls blind takes nothing back.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use swansong_fault::{Assertion, Code, Event, Level, Seen, Severity, Standing, Subject};
@@ -88,20 +89,43 @@ impl Episodes {
         }
     }
 
-    /// Goes on from what an outbox remembers. The source that saw it come has to say that it is over.
-    pub(crate) fn restore(&mut self, id: &str, episode: Episode) {
+    /// Goes on from what an outbox remembers. The source that saw it come has to say that it is over. If the same has
+    /// come under another id meanwhile, while the disk was away, the one that is remembered is over.
+    pub(crate) fn restore(&mut self, id: &str, episode: Episode) -> Option<Change> {
         self.time(&episode, episode.began);
-        let key = episode.key();
-        if !episode.once {
-            let holders = BTreeSet::from([episode.source.clone()]);
-            self.open.entry(key).or_insert(Open { id: id.to_owned(), episode, holders, vouched: false });
+        if episode.once {
+            return None;
+        }
+        match self.open.entry(episode.key()) {
+            Entry::Vacant(place) => {
+                let holders = BTreeSet::from([episode.source.clone()]);
+                place.insert(Open { id: id.to_owned(), episode, holders, vouched: false });
+                None
+            }
+            Entry::Occupied(open) => (open.get().id != id).then(|| Change {
+                id: id.to_owned(),
+                assertion: Assertion::Recover,
+                episode,
+            }),
         }
     }
 
     /// An outbox remembers that it ended.
-    pub(crate) fn restore_end(&mut self, episode: &Episode) {
+    pub(crate) fn restore_end(&mut self, id: &str, episode: &Episode) {
         self.time(episode, episode.began);
-        self.open.remove(&episode.key());
+        let key = episode.key();
+        if self.open.get(&key).is_some_and(|open| open.id == id) {
+            self.open.remove(&key);
+        }
+    }
+
+    /// Ends what none of `sources` says: whoever said so was switched off, and would never say that it is over.
+    pub(crate) fn end_unheld(&mut self, sources: &[&str]) -> Vec<Change> {
+        let is_held = |open: &Open| open.holders.iter().any(|holder| sources.contains(&holder.as_str()));
+        let unheld: Vec<String> =
+            self.open.iter().filter(|(_, open)| !is_held(open)).map(|(key, _)| key.clone()).collect();
+        let over = unheld.iter().filter_map(|key| self.open.remove(key));
+        over.map(|Open { id, episode, .. }| Change { id, assertion: Assertion::Recover, episode }).collect()
     }
 
     /// The outbox had no place for it: it waits to be [placed](Self::place).

@@ -16,6 +16,14 @@ impl Classify for Grave {
     }
 }
 
+struct Mild;
+
+impl Classify for Mild {
+    fn level(&self, _: &Code, _: Option<Severity>) -> (Level, String) {
+        (Level::NotHandleFault, "all is mild".to_owned())
+    }
+}
+
 fn standing(code: u32) -> Standing {
     Standing { code: Code::from(code), severity: Some(Severity::Critical), name: None }
 }
@@ -134,12 +142,6 @@ fn what_is_over_before_it_found_a_place_is_never_told() {
 
 #[test]
 fn what_changes_its_class_is_told_anew_and_keeps_who_holds_it() {
-    struct Mild;
-    impl Classify for Mild {
-        fn level(&self, _: &Code, _: Option<Severity>) -> (Level, String) {
-            (Level::NotHandleFault, "all is mild".to_owned())
-        }
-    }
     let mut episodes = Episodes::new("worker-7");
     let first = take(&mut episodes, "dcmi", &all(&[DROP], 1000)).remove(0);
     take(&mut episodes, "devices", &all(&[DROP], 1001));
@@ -160,8 +162,10 @@ fn what_a_rule_raised_stays_at_its_level() {
     let mut episodes = Episodes::new("worker-7");
     let first = take(&mut episodes, "dcmi", &all(&[DROP], 1000)).remove(0);
     let raised = episodes.raise(&first.episode, Level::ManuallySeparateNPU, "rule".to_owned(), 2000);
-    assert!(raised.is_some());
-    assert!(episodes.reclassify(&Grave).is_empty());
+    let raised = raised.expect("raised");
+    episodes.reclassify(&Mild);
+    let levels: Vec<_> = episodes.standing().map(|(id, episode)| (id == raised.id, episode.level)).collect();
+    assert_eq!(levels, [(false, Level::NotHandleFault), (true, Level::ManuallySeparateNPU)]);
 }
 
 #[test]
@@ -193,4 +197,35 @@ fn a_notice_stands_for_nothing() {
     let notice = take(&mut episodes, "dcmi", &event(7, Assertion::Once, 1)).remove(0);
     assert!(notice.episode.once && !notice.episode.kills());
     assert_eq!(episodes.standing().count(), 0);
+}
+
+#[test]
+fn what_a_returning_disk_remembers_under_another_id_is_over() {
+    // In memory, while the disk was away.
+    let mut episodes = Episodes::new("worker-7");
+    let here = take(&mut episodes, "dcmi", &all(&[DROP], 2000)).remove(0);
+    let remembered = Episodes::new("worker-7").take_in("dcmi", &all(&[DROP], 1000), GRAVE).remove(0);
+    let over = episodes.restore(&remembered.id, remembered.episode.clone()).expect("one of them is over");
+    assert_eq!((&over.id, over.assertion), (&remembered.id, Assertion::Recover));
+    // That the file ended it too doesn't end the one that stands.
+    episodes.restore_end(&remembered.id, &remembered.episode);
+    assert!(episodes.is_vouched(&here.episode.key(), &here.id));
+    // The same once more is nothing new, and keeps who vouches for it.
+    assert_eq!(episodes.restore(&here.id, here.episode.clone()), None);
+    assert!(episodes.is_vouched(&here.episode.key(), &here.id));
+}
+
+#[test]
+fn what_only_a_source_said_that_was_switched_off_is_over() {
+    let mut before = Episodes::new("worker-7");
+    let told = take(&mut before, "dcmi", &all(&[DROP, 1], 1000));
+    let mut after = Episodes::new("worker-7");
+    for change in &told {
+        after.restore(&change.id, change.episode.clone());
+    }
+    assert!(after.end_unheld(&["devices", "dcmi"]).is_empty());
+    let over = after.end_unheld(&["devices"]);
+    assert_eq!(over.len(), 2);
+    assert!(over.iter().all(|change| change.assertion == Assertion::Recover));
+    assert_eq!(after.standing().count(), 0);
 }

@@ -48,9 +48,7 @@ pub(crate) async fn preflight(
         match &known[&name] {
             Ok(found) => {
                 all.objections.extend(objections(pod, subject, found));
-                let before = found.group.as_ref().and_then(|group| group.status.clone());
-                let fast = pod.fast_dump && found.group.as_ref().is_some_and(Group::dumps_first);
-                all.jobs.push(note(pod, subject, before, fast));
+                all.jobs.push(note(pod, subject, found.group.as_ref()));
             }
             Err(problem) => all.objections.push(Objection {
                 pod: Some(format!("{}/{}", pod.namespace, pod.name)),
@@ -61,7 +59,8 @@ pub(crate) async fn preflight(
     all
 }
 
-fn note(pod: &NpuPod, subject: Subject, before: Option<String>, fast: bool) -> JobNote {
+fn note(pod: &NpuPod, subject: Subject, group: Option<&Group>) -> JobNote {
+    let fast = pod.fast_dump && group.is_some_and(Group::dumps_first);
     JobNote {
         namespace: pod.namespace.clone(),
         pod: pod.name.clone(),
@@ -69,7 +68,8 @@ fn note(pod: &NpuPod, subject: Subject, before: Option<String>, fast: bool) -> J
         container: pod.container.clone(),
         group: pod.group.clone().unwrap_or_default(),
         job: pod.job.clone().unwrap_or_default(),
-        before,
+        dumps: group.is_some_and(Group::dumps),
+        before: group.and_then(|group| group.status.clone()),
         outcome: None,
         fast_ranks: if fast { pod.ranks(subject) } else { Vec::new() },
     }

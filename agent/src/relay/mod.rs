@@ -32,10 +32,13 @@ mod episodes_tests;
 #[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
+mod reconcile_tests;
+#[cfg(test)]
 mod simulation;
 
 pub(crate) use self::condition::{CONDITION, Told};
 pub(crate) use self::episode::Episode;
+pub(crate) use self::episodes::RULES;
 pub(crate) use self::metrics::Metrics;
 pub(crate) use self::pod::NpuPod;
 pub(crate) use self::route::{ByRelay, ConfigMapSink, Routes};

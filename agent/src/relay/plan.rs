@@ -18,7 +18,7 @@ const BATCH: usize = 100;
 const PREFLIGHT_LEAD: Duration = Duration::from_secs(1);
 
 /// How long is waited for a source to say again what an earlier process heard of it.
-const VOUCH: Duration = Duration::from_mins(1);
+pub(super) const VOUCH: Duration = Duration::from_mins(1);
 
 /// ClusterD shows a fault about a second after it took it, and holds a recovery back until five seconds after the
 /// occurrence.
@@ -35,8 +35,10 @@ const GIVE_UP: u32 = 6;
 /// A recovery that was taken.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
-    /// When.
+    /// When it was answered.
     pub(super) at: Duration,
+    /// Whether ClusterD refused it (409): then it may still have the fault.
+    pub(super) refused: bool,
     /// When it is sent again if ClusterD still shows the fault: ever more rarely.
     again: Duration,
     /// How often.
@@ -100,9 +102,14 @@ impl Relay {
         for parcel in self.reconciled.parcels(&world.stands, &world.heads, world.now) {
             // A kill that is sent again may hit another job than the first time.
             let kills = parcel.origin == Origin::Lost && parcel.episode.kills();
+            if kills && (world.carried)(&parcel.episode) {
+                let settle = self.settings.settle(parcel.episode.class());
+                self.reconciled.put_off(&parcel.id, world.now + settle);
+                continue;
+            }
             let subject = parcel.episode.subject;
             let cleared = world.preflights.get(&subject).is_some_and(|preflight| preflight.clears(world.now));
-            if !kills || (cleared && !(world.carried)(&parcel.episode)) {
+            if !kills || cleared {
                 due.push(parcel);
             } else if world.wants_preflight(subject) {
                 step.preflight.insert(subject);
@@ -159,6 +166,11 @@ impl Relay {
     }
 
     fn occurrence(&mut self, head: &Head<'_>, world: &World<'_>, step: &mut Step) -> Judged {
+        if (world.carried)(head.episode) {
+            // When the device plugin doesn't say so any more, it may be over, and our source not have noticed.
+            self.seen.insert(head.seq, world.now);
+            return Judged::Held(Hold::Carried, None);
+        }
         let first = *self.seen.entry(head.seq).or_insert(world.now);
         let mut settled = first + self.settings.settle(head.episode.class());
         if !head.vouched {
@@ -173,9 +185,6 @@ impl Relay {
         if world.now < settled {
             let next = if kills && world.now < lead { lead } else { settled };
             return Judged::Held(Hold::Settling, Some(next));
-        }
-        if (world.carried)(head.episode) {
-            return Judged::Held(Hold::Carried, None);
         }
         if !kills {
             return Judged::Due;
@@ -237,7 +246,8 @@ impl Relay {
                     self.reconciled.unconfirmed();
                     return Some(Verdict::Accept(seq));
                 }
-                self.taken.insert(seq, Taken { at: now, again: again(now, times), times: times + 1 });
+                let taken = Taken { at: now, refused: false, again: again(now, times), times: times + 1 };
+                self.taken.insert(seq, taken);
                 self.reconciled.unconfirmed();
                 None
             }
@@ -262,8 +272,9 @@ impl Relay {
             Origin::Pending(seq) if parcel.assertion == Assertion::Recover => {
                 // The administrator's file may lack our codes for a while; what stands has to end all the same.
                 let times = self.taken.get(&seq).map_or(0, |taken| taken.times);
-                self.taken
-                    .insert(seq, Taken { at: Duration::MAX, again: again(now, times), times: times + 1 });
+                let taken = Taken { at: now, refused: true, again: again(now, times), times: times + 1 };
+                self.taken.insert(seq, taken);
+                self.reconciled.unconfirmed();
                 Vec::new()
             }
             Origin::Pending(seq) => vec![Verdict::Refuse(seq, why.to_owned())],

@@ -53,6 +53,8 @@ pub(crate) enum Why {
 pub(crate) struct Group {
     pub(crate) strategy: Option<String>,
     pub(crate) enabled: bool,
+    /// ClusterD has done what it does about a fault, and waits for the job to be scheduled anew (`handleFaultRetry`).
+    pub(crate) paused: bool,
     /// `ProcessRecoverStatus`.
     pub(crate) status: Option<String>,
 }
@@ -81,9 +83,11 @@ impl Group {
         let PodGroup { metadata } = serde_json::from_slice(json)?;
         let mut annotations = metadata.annotations.unwrap_or_default();
         let labels = metadata.labels.unwrap_or_default();
+        let is = |wanted| labels.get(ENABLED).is_some_and(|value| value.as_deref() == Some(wanted));
         Ok(Self {
             strategy: annotations.remove(STRATEGY).flatten(),
-            enabled: labels.get(ENABLED).is_some_and(|value| value.as_deref() == Some("on")),
+            enabled: is("on"),
+            paused: is("pause"),
             status: annotations.remove(STATUS).flatten(),
         })
     }
@@ -100,11 +104,16 @@ impl Group {
         }
     }
 
+    /// Whether the job asks for a dump in a way that ClusterD reads.
+    pub(crate) fn dumps(&self) -> bool {
+        self.dump() == Dump::Read
+    }
+
     /// Whether the dump is the first thing that ClusterD would try (`SortRecoverStrategies`).
     pub(crate) fn dumps_first(&self) -> bool {
         let strategy = self.strategy.as_deref().unwrap_or_default();
         let mut tokens = strategy.split(',');
-        self.dump() == Dump::Read && tokens.all(|token| matches!(token, DUMP | "exit"))
+        self.dumps() && tokens.all(|token| matches!(token, DUMP | "exit"))
     }
 }
 
@@ -251,7 +260,12 @@ mod tests {
     }
 
     fn found() -> Found {
-        let group = Group { strategy: Some("recover,dump".to_owned()), enabled: true, status: None };
+        let group = Group {
+            strategy: Some("recover,dump".to_owned()),
+            enabled: true,
+            status: None,
+            ..Group::default()
+        };
         Found {
             group: Some(group),
             reset_config: reset_config::State::Usable,
@@ -303,7 +317,12 @@ mod tests {
     #[test]
     fn a_job_that_asks_for_no_dump_loses_none() {
         for strategy in [None, Some("recover"), Some("dumpling"), Some("")] {
-            let group = Group { strategy: strategy.map(str::to_owned), enabled: false, status: None };
+            let group = Group {
+                strategy: strategy.map(str::to_owned),
+                enabled: false,
+                status: None,
+                ..Group::default()
+            };
             let found =
                 Found { group: Some(group), reset_config: reset_config::State::Missing, job_status: None };
             assert!(why(&pod(), &found).is_empty(), "{strategy:?}");
@@ -320,7 +339,12 @@ mod tests {
             ("recover,dump", false),
             ("exit", false),
         ] {
-            let group = Group { strategy: Some(strategy.to_owned()), enabled: true, status: None };
+            let group = Group {
+                strategy: Some(strategy.to_owned()),
+                enabled: true,
+                status: None,
+                ..Group::default()
+            };
             assert_eq!(group.dumps_first(), first, "{strategy}");
         }
     }

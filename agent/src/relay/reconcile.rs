@@ -10,7 +10,7 @@ use std::time::Duration;
 use swansong_fault::Assertion;
 
 use super::episode::Episode;
-use super::plan::{CONFIRM, Relay, Taken, again};
+use super::plan::{CONFIRM, Relay, Taken, VOUCH, again};
 use super::terms::{Head, Origin, Parcel, Stands, Verdict};
 
 /// Between two looks while something isn't confirmed.
@@ -74,9 +74,9 @@ impl Reconciled {
         self.recalls.retain(|id| ids.contains(id.as_str()));
         for stands in stands {
             self.since.entry(stands.id.to_owned()).or_insert((now, 0));
-            // What it was for is done: all jobs that it hit have ended.
-            let jobs = &stands.note.jobs;
-            let done = !jobs.is_empty() && jobs.iter().all(|job| job.outcome.is_some());
+            // What it was for is done: all jobs that were to dump by it have ended.
+            let mut dumping = stands.note.jobs.iter().filter(|job| job.dumps).peekable();
+            let done = dumping.peek().is_some() && dumping.all(|job| job.outcome.is_some());
             if recall && done && !stands.note.recalled {
                 self.recalls.insert(stands.id.to_owned());
             }
@@ -117,6 +117,11 @@ impl Reconciled {
         self.tried.get(id).is_none_or(|&(again, _)| now >= again)
     }
 
+    /// It isn't to be sent before `until`.
+    pub(super) fn put_off(&mut self, id: &str, until: Duration) {
+        self.tried.entry(id.to_owned()).or_insert((until, 0)).0 = until;
+    }
+
     /// It was sent; ever more time passes until it is again.
     pub(super) fn sent_again(&mut self, id: &str, now: Duration) {
         let times = self.tried.get(id).map_or(0, |&(_, times)| times);
@@ -142,9 +147,7 @@ impl Relay {
         match state.looked {
             // At the start: what did the process before leave there?
             None => Some(Duration::ZERO),
-            Some(looked) if state.unconfirmed && (anything || !state.orphans.is_empty()) => {
-                Some(looked + LOOK_SOON)
-            }
+            Some(looked) if state.unconfirmed => Some(looked + LOOK_SOON),
             Some(looked) if anything || !state.orphans.is_empty() => Some(looked + LOOK_LATE),
             Some(_) => None,
         }
@@ -174,9 +177,12 @@ impl Relay {
         let mut verdicts = Vec::new();
         let mut open = false;
         for head in heads.iter().filter(|head| head.assertion == Assertion::Recover) {
-            if let Some(&Taken { at, times, .. }) = self.taken.get(&head.seq) {
+            if let Some(&Taken { at, refused, times, .. }) = self.taken.get(&head.seq) {
                 if !complete {
-                    verdicts.push(Verdict::Accept(head.seq));
+                    // Nothing more can be known of it, unless it was refused.
+                    if !refused {
+                        verdicts.push(Verdict::Accept(head.seq));
+                    }
                 } else if has.contains(head.id) {
                     // What ClusterD keeps showing is looked at as rarely as it is sent.
                     open |= times <= ATTEMPTS;
@@ -203,7 +209,9 @@ impl Relay {
                 (false, false) if complete => {
                     let (since, times) = state.since.get(stands.id).copied().unwrap_or((now, 0));
                     // What was sent in vain is sent ever more rarely: ClusterD takes one message a second from all.
-                    let wait = if times < ATTEMPTS { CONFIRM } else { LOOK_LATE };
+                    // And what an earlier process knew may be over by now.
+                    let first = if stands.vouched { CONFIRM } else { VOUCH };
+                    let wait = if times < ATTEMPTS { first } else { LOOK_LATE };
                     if now.saturating_sub(since) >= wait {
                         state.lost.insert(stands.id.to_owned());
                     }

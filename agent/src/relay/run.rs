@@ -24,7 +24,7 @@ use super::condition::{self, Known, Told};
 use super::episode::Episode;
 use super::episodes::Episodes;
 use super::metrics::Metrics;
-use super::plan::Relay;
+use super::plan::{Relay, VOUCH};
 use super::pod::NpuPod;
 use super::reconcile::View;
 use super::route::{Route, Routes};
@@ -40,6 +40,8 @@ use crate::run::{Ended, Progress};
 const TICK: Duration = Duration::from_secs(5);
 /// How long the cluster's classification is waited for.
 const LEVELS_PATIENCE: Duration = Duration::from_secs(10);
+/// How often `/status` is made anew at most: it is a copy of all that stands.
+const VIEW_PACE: Duration = Duration::from_millis(250);
 /// How much is taken in at once.
 const MOST: usize = 512;
 
@@ -82,6 +84,8 @@ pub(crate) struct Parts {
     pub(crate) remembered: watch::Sender<Option<Arc<Vec<Episode>>>>,
     /// The one that the device plugin's view goes by.
     pub(crate) clock: Clock,
+    /// The sources that run. What others said once is over: they would never say so.
+    pub(crate) sources: Vec<&'static str>,
 }
 
 /// The queue from the sources; kept over restarts of the relay.
@@ -111,7 +115,8 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
     let store =
         opened.map_err(|panic| Ended(panic.to_string()))?.map_err(|error| Ended(error.to_string()))?;
     let mut episodes = Episodes::new(&parts.node);
-    store.restore(&mut episodes);
+    let mut over = store.restore(&mut episodes);
+    over.extend(episodes.end_unheld(&parts.sources));
     let remembered = episodes.standing().map(|(_, episode)| episode.clone()).collect();
     parts.remembered.send_replace(Some(Arc::new(remembered)));
     let mut levels = parts.inputs.levels.clone();
@@ -123,6 +128,9 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
         escalation: Escalation::new(levels.borrow_and_update().rules.clone()),
         episodes,
         levels: None,
+        classified: false,
+        weaker_since: None,
+        rules_remember_at: Some(parts.clock.now() + millis_of(VOUCH)),
         place_not_before: Duration::ZERO,
         preflights: BTreeMap::new(),
         objected: BTreeMap::new(),
@@ -138,10 +146,10 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
         outcomes_at: None,
         asking: false,
         retry_at: Duration::ZERO,
+        view_not_before: Duration::ZERO,
         parts: &parts,
     };
-    task.remember();
-    let mut store = Some(store);
+    let mut store = Some(task.keep(store, over).await?);
     let mut device_plugin = parts.inputs.device_plugin.clone();
     loop {
         progress.alive();
@@ -155,6 +163,7 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
         own = task.take_in(own, &seen).await?;
         let (after, wake) = task.decide(own).await?;
         task.tell(&after);
+        let wake = wake.into_iter().chain(task.show(&after)).min();
         store = Some(after);
         progress.succeeded();
         let tick = Instant::now() + TICK;
@@ -189,6 +198,12 @@ struct Task<'a> {
     episodes: Episodes,
     /// By what the episodes are classified.
     levels: Option<Arc<Levels>>,
+    /// Whether the cluster had been asked when the episodes were last classified.
+    classified: bool,
+    /// Since when there is no list any more, where there was one.
+    weaker_since: Option<Duration>,
+    /// When the rules are told what an earlier process left standing: the sources need a moment to say what still does.
+    rules_remember_at: Option<u64>,
     /// When what found no place is tried again.
     place_not_before: Duration,
     preflights: BTreeMap<Subject, Preflight>,
@@ -209,6 +224,7 @@ struct Task<'a> {
     outcomes_at: Option<Duration>,
     asking: bool,
     retry_at: Duration,
+    view_not_before: Duration,
     parts: &'a Arc<Parts>,
 }
 
@@ -240,12 +256,11 @@ impl Task<'_> {
         store = self.send(store, std::mem::take(&mut step.send)).await?;
         if store.problem().is_some() && now >= self.retry_at {
             self.retry_at = now + TICK;
-            let (after, again) = with(store, Store::retry).await?;
-            store = after;
-            if again {
-                // What the file held from before is known from now on.
-                store.restore(&mut self.episodes);
-            }
+            store = with(store, Store::retry).await?.0;
+        }
+        if store.take_returned() {
+            // What the file held from before is known from now on.
+            store = self.join(store).await?;
         }
         let anything = store.counts().pending + store.counts().standing > 0;
         if let Some(at) = self.relay.look_at(anything) {
@@ -276,10 +291,10 @@ impl Task<'_> {
             now,
             heads: store.heads(&self.episodes),
             passed: store.passed(),
-            stands: store.stands(),
+            stands: store.stands(&self.episodes),
             carried: &carried,
             preflights: &self.preflights,
-            classified: self.parts.inputs.levels.borrow().asked_the_cluster,
+            classified: self.classified,
             busy: self.sending,
         })
     }
@@ -341,11 +356,11 @@ impl Task<'_> {
         }
     }
 
-    /// What the Node and `/status` show.
+    /// What the Node and the metrics show.
     fn tell(&mut self, store: &Store) {
         let counts = store.counts();
         if self.accepted_at.len() > counts.standing {
-            let stands = store.stands();
+            let stands = store.stands(&self.episodes);
             let standing: BTreeSet<&str> = stands.iter().map(|stands| stands.id).collect();
             self.accepted_at.retain(|id, _| standing.contains(id.as_str()));
         }
@@ -373,8 +388,19 @@ impl Task<'_> {
             }
             new
         });
-        let view = super::view::View::of(&told, &self.episodes, store, &self.relay, self.now());
+    }
+
+    /// Shows in `/status` how things are. The answer is when that is to be done, if not now.
+    fn show(&mut self, store: &Store) -> Option<Duration> {
+        let now = self.now();
+        if now < self.view_not_before {
+            return Some(self.view_not_before);
+        }
+        self.view_not_before = now + VIEW_PACE;
+        let told = self.parts.told.borrow().clone();
+        let view = super::view::View::of(told.as_ref(), &self.episodes, store, &self.relay, now);
         self.parts.view.send_replace(Some(Arc::new(view)));
+        None
     }
 }
 

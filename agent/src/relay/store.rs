@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use swansong_fault::Assertion;
-use swansong_outbox::{Appended, Counts, Entry, Kind, Limits, Offered, OpenError, Opened, Outbox};
+use swansong_outbox::{Appended, Counts, Entry, Kind, Limits, Offered, OpenError, Opened, Outbox, Pending};
 use tokio::task::spawn_blocking;
 use tracing::{error, info, warn};
 
@@ -24,6 +24,9 @@ pub(crate) struct Store {
     /// By id: occurrence and end of an episode say the same.
     episodes: HashMap<String, Episode>,
     notes: HashMap<String, Note>,
+    durable: bool,
+    /// The disk was away and is there again, with what it held.
+    returned: bool,
 }
 
 impl Store {
@@ -31,14 +34,19 @@ impl Store {
     pub(crate) fn open(folder: &Path) -> Result<Self, OpenError> {
         let (outbox, opened) = Outbox::open(folder, Limits::default(), PATIENCE)?;
         report(&opened);
-        let mut store = Self { outbox, episodes: HashMap::new(), notes: HashMap::new() };
+        let durable = outbox.durable();
+        let mut store =
+            Self { outbox, episodes: HashMap::new(), notes: HashMap::new(), durable, returned: false };
         store.read();
         Ok(store)
     }
 
     /// Reads what isn't read yet and forgets what is gone.
     fn read(&mut self) {
-        let Self { outbox, episodes, notes } = self;
+        let Self { outbox, episodes, notes, durable, returned } = self;
+        // Any operation may have found the disk again.
+        *returned |= outbox.durable() && !*durable;
+        *durable = outbox.durable();
         let pending = outbox.pending().map(|pending| (&pending.entry.id, &pending.entry.body));
         let standing = outbox.standing().map(|standing| (&standing.id, &standing.body));
         for (id, body) in pending.chain(standing) {
@@ -61,20 +69,28 @@ impl Store {
         notes.retain(|id, _| outbox.standing_of(id).is_some());
     }
 
-    /// What the sources are joined to after a restart.
-    pub(crate) fn restore(&self, episodes: &mut Episodes) {
-        for standing in self.outbox.standing() {
-            if let Some(episode) = self.episodes.get(&standing.id) {
-                episodes.restore(&standing.id, episode.clone());
+    /// What the sources are joined to after a restart, and after the disk was away. The answer is what is over by that.
+    pub(crate) fn restore(&self, episodes: &mut Episodes) -> Vec<Change> {
+        let is_end = |pending: &&Pending| pending.entry.kind == Kind::Recover;
+        let ended: HashSet<&String> =
+            self.outbox.pending().filter(is_end).map(|pending| &pending.entry.id).collect();
+        let standing = self.outbox.standing().map(|standing| &standing.id);
+        let pending = self.outbox.pending().map(|pending| &pending.entry.id);
+        let mut over = Vec::new();
+        for id in standing.chain(pending) {
+            let Some(episode) = self.episodes.get(id) else { continue };
+            if ended.contains(id) {
+                episodes.restore_end(id, episode);
+            } else {
+                over.extend(episodes.restore(id, episode.clone()));
             }
         }
-        for pending in self.outbox.pending() {
-            let Some(episode) = self.episodes.get(&pending.entry.id) else { continue };
-            match pending.entry.kind {
-                Kind::Occur | Kind::Once => episodes.restore(&pending.entry.id, episode.clone()),
-                Kind::Recover => episodes.restore_end(episode),
-            }
-        }
+        over
+    }
+
+    /// Whether the disk has come back since this was asked last. Then what it held is to be [restored](Self::restore).
+    pub(crate) const fn take_returned(&mut self) -> bool {
+        std::mem::replace(&mut self.returned, false)
     }
 
     /// What waits first in each key, oldest first.
@@ -119,13 +135,15 @@ impl Store {
     }
 
     /// What ClusterD has taken.
-    pub(crate) fn stands(&self) -> Vec<Stands<'_>> {
+    pub(crate) fn stands<'a>(&'a self, episodes: &'a Episodes) -> Vec<Stands<'a>> {
         self.outbox
             .standing()
             .filter_map(|standing| {
+                let episode = self.episodes.get(&standing.id)?;
                 Some(Stands {
                     id: &standing.id,
-                    episode: self.episodes.get(&standing.id)?,
+                    vouched: episodes.is_vouched(&episode.key(), &standing.id),
+                    episode,
                     note: self.notes.get(&standing.id)?,
                 })
             })
@@ -200,14 +218,11 @@ impl Store {
     }
 
     /// Tries the disk again.
-    /// Whether it takes it again.
-    pub(crate) fn retry(&mut self) -> bool {
-        let again = !self.outbox.durable() && self.outbox.retry();
-        if again {
+    pub(crate) fn retry(&mut self) {
+        if !self.outbox.durable() && self.outbox.retry() {
             info!("the outbox is on disk again");
-            self.read();
         }
-        again
+        self.read();
     }
 
     pub(crate) fn counts(&self) -> Counts {

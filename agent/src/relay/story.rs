@@ -80,10 +80,15 @@ impl Story {
             format!("ClusterD has taken it by {by}: {}", episode.describe()),
         );
         for job in jobs {
-            let text = format!(
-                "ClusterD was told that {} of node {} is faulty; it ends the ranks there and orders a dump",
-                episode.subject, self.node
-            );
+            let then = if !episode.kills() {
+                "it does about it what the job asks for"
+            } else if job.dumps {
+                "it ends the ranks there and orders a dump"
+            } else {
+                "it ends the ranks there, and the job asks for no dump"
+            };
+            let text =
+                format!("ClusterD was told that {} of node {} is faulty; {then}", episode.subject, self.node);
             self.tell(about_noted(job), true, "FaultRelayed", id, text.clone());
             if let Some(about) = about_job(&job.namespace, Some(&job.job)) {
                 self.tell(about, true, "FaultRelayed", id, text);
@@ -146,7 +151,15 @@ impl Story {
                 "DumpUnseen",
                 "the job's pod ended before ClusterD said what became of the dump".to_owned(),
             ),
-            UNKNOWN => (true, "DumpUnseen", "ClusterD doesn't say what became of the dump".to_owned()),
+            UNKNOWN => (
+                true,
+                "DumpUnseen",
+                "ClusterD doesn't say what became of the dump, or says what it had said before; look for the checkpoint"
+                    .to_owned(),
+            ),
+            other if other.ends_with("-failed") => {
+                (true, "JobNotRecovered", format!("ClusterD says {other} (ProcessRecoverStatus), and nothing of a dump"))
+            }
             other => (false, "JobRecovered", format!("ClusterD says {other} (ProcessRecoverStatus)")),
         };
         let text = format!("after the fault of {subject} on node {}: {text}", self.node);

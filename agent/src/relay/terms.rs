@@ -34,6 +34,8 @@ pub(crate) struct Head<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct Stands<'a> {
     pub(crate) id: &'a str,
+    /// Whether a source has said in the life of this process that it stands.
+    pub(crate) vouched: bool,
     pub(crate) episode: &'a Episode,
     pub(crate) note: &'a Note,
 }
@@ -62,6 +64,8 @@ pub(crate) struct JobNote {
     pub(crate) group: String,
     /// The owner of the pod.
     pub(crate) job: Owner,
+    /// Whether it asks for a dump; what becomes of the others isn't followed.
+    pub(crate) dumps: bool,
     /// What `ProcessRecoverStatus` said before.
     pub(crate) before: Option<String>,
     /// What became of it.

@@ -59,12 +59,18 @@ struct Held {
 }
 
 impl View {
-    pub(super) fn of(told: &Told, episodes: &Episodes, store: &Store, relay: &Relay, now: Duration) -> Self {
+    pub(super) fn of(
+        told: Option<&Told>,
+        episodes: &Episodes,
+        store: &Store,
+        relay: &Relay,
+        now: Duration,
+    ) -> Self {
         let standing = episodes.standing();
         let heads = store.heads(episodes);
-        let stands = store.stands();
+        let stands = store.stands(episodes);
         Self {
-            condition: Some(Condition {
+            condition: told.map(|told| Condition {
                 status: told.status,
                 reason: told.reason,
                 message: told.message.clone(),

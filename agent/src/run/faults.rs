@@ -90,6 +90,7 @@ pub(super) fn start(all: &mut JoinSet<Infallible>, common: &Common, settings: &R
         view: shared.faults.clone(),
         remembered,
         clock,
+        sources: sources(settings),
     });
     all.spawn(supervise(shared.tasks.add("relay", RELAY_PATIENCE), move |progress| {
         relay::run(Arc::clone(&parts), Arc::clone(&queue), progress)
@@ -114,6 +115,12 @@ pub(super) fn start(all: &mut JoinSet<Infallible>, common: &Common, settings: &R
         let settings = DcmiSettings::new(common.host_root.clone(), Arc::clone(&common.config));
         source(all, common, Dcmi::new(settings), &out);
     }
+}
+
+/// The names of all that says what stands.
+fn sources(settings: &RelaySettings) -> Vec<&'static str> {
+    let dcmi = settings.dcmi.then_some(Dcmi::NAME);
+    [relay::RULES, DeviceNodes::NAME].into_iter().chain(dcmi).collect()
 }
 
 /// What was there before this process, and isn't now, is known by the outbox alone.

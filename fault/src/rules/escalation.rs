@@ -112,7 +112,7 @@ impl Escalation {
     pub fn remember(&mut self, subject: Subject, code: &Code, stands: bool, raised: Option<Level>, now: u64) {
         let now = self.at(now);
         self.with(subject, code, now, |track, lasting, frequency| {
-            track.standing = stands.then_some(now);
+            track.standing = track.standing.or(stands.then_some(now));
             let Some(level) = raised else { return };
             if lasting.is_some_and(|rule| rule.level == level) {
                 track.lasted = true;

@@ -1,8 +1,9 @@
 //! From what the sources say to the outbox.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use swansong_fault::{Assertion, Code, Level, Seen, Severity, Why};
+use swansong_fault::{Assertion, Code, Level, Origin, Seen, Severity, Why};
 use swansong_outbox::Appended;
 use tracing::{info, warn};
 
@@ -10,8 +11,12 @@ use super::{TICK, Task, millis_of};
 use crate::fault::{Levels, millis};
 use crate::relay::episode::Episode;
 use crate::relay::episodes::{Change, Classify, Context};
+use crate::relay::plan::VOUCH;
 use crate::relay::store::{Store, with};
 use crate::run::Ended;
+
+/// How long a list of the cluster may be gone before what stands is classified without it.
+const LIST_PATIENCE: Duration = Duration::from_mins(5);
 
 /// The classification of the moment.
 struct Classes(Arc<Levels>);
@@ -54,28 +59,55 @@ impl Task<'_> {
 
     /// What changes because the cluster classifies faults in another way than before.
     fn reclassify(&mut self, levels: &Arc<Levels>, classes: &Classes) -> Vec<Change> {
-        // Until the cluster was asked, what an earlier process knew of it is better than what is known here.
-        let known = self.levels.as_ref().is_some_and(|known| Arc::ptr_eq(known, levels));
-        if known || !levels.asked_the_cluster {
+        self.classified = levels.asked_the_cluster;
+        // Until the cluster was asked, and while its list can't be read, what was known of it before is better.
+        let unread = !levels.problems.is_empty() && levels.origin != Origin::ConfigMap;
+        if !levels.asked_the_cluster || unread {
+            return Vec::new();
+        }
+        // A list that is replaced is gone for a moment, and by severity much is graver than lists have it.
+        let before = self.levels.as_ref().map_or(Origin::File, |known| known.origin);
+        if rank(levels.origin) < rank(before) {
+            let now = self.now();
+            if now.saturating_sub(*self.weaker_since.get_or_insert(now)) < LIST_PATIENCE {
+                return Vec::new();
+            }
+        }
+        self.weaker_since = None;
+        if self.levels.as_ref().is_some_and(|known| Arc::ptr_eq(known, levels)) {
             return Vec::new();
         }
         self.levels = Some(Arc::clone(levels));
         self.episodes.reclassify(classes)
     }
 
-    /// Tells the rules what an earlier process left standing.
-    pub(super) fn remember(&mut self) {
-        let now = millis_of(self.now());
+    /// Joins what the disk held to what happened while it was away.
+    pub(super) async fn join(&mut self, store: Store) -> Result<Store, Ended> {
+        let mut over = store.restore(&mut self.episodes);
+        over.extend(self.episodes.end_unheld(&self.parts.sources));
+        // It may have been classified in another way then.
+        self.levels = None;
+        self.rules_remember_at = Some(self.parts.clock.now() + millis_of(VOUCH));
+        self.keep(store, over).await
+    }
+
+    /// Tells the rules what an earlier process left standing, once it is known which rules there are and what still
+    /// stands. Whether that has been done.
+    fn rules_remember(&mut self, now: u64) -> bool {
+        match self.rules_remember_at {
+            None => return true,
+            Some(at) if now < at || !self.classified => return false,
+            Some(_) => self.rules_remember_at = None,
+        }
         let standing: Vec<Episode> = self.episodes.standing().map(|(_, episode)| episode.clone()).collect();
         for episode in &standing {
             let stands = standing
                 .iter()
                 .any(|other| !other.raised && other.subject == episode.subject && other.code == episode.code);
-            if episode.raised || stands {
-                let raised = episode.raised.then_some(episode.level);
-                self.escalation.remember(episode.subject, &episode.code, stands, raised, now);
-            }
+            let raised = episode.raised.then_some(episode.level);
+            self.escalation.remember(episode.subject, &episode.code, stands, raised, now);
         }
+        true
     }
 
     pub(super) fn note_blindness(&mut self, source: &'static str, seen: &Seen) {
@@ -114,6 +146,7 @@ impl Task<'_> {
     /// What the rules on frequency and duration make of what stands.
     fn apply_rules(&mut self) -> Vec<Change> {
         let now = millis_of(self.now());
+        let remembers = self.rules_remember(now);
         self.escalation.advance(now);
         let Self { episodes, escalation, .. } = self;
         let standing = episodes.standing().map(|(_, episode)| episode);
@@ -123,7 +156,7 @@ impl Task<'_> {
                 Some(raise) if !episode.raised && raise.level > episode.level => {
                     Some((episode.clone(), Some(raise)))
                 }
-                None if episode.raised => Some((episode.clone(), None)),
+                None if episode.raised && remembers => Some((episode.clone(), None)),
                 _ => None,
             })
             .collect();
@@ -137,7 +170,7 @@ impl Task<'_> {
         changes
     }
 
-    async fn keep(&mut self, store: Store, changes: Vec<Change>) -> Result<Store, Ended> {
+    pub(super) async fn keep(&mut self, store: Store, changes: Vec<Change>) -> Result<Store, Ended> {
         let notices = self.parts.settings.notices;
         let (told, untold): (Vec<Change>, Vec<Change>) =
             changes.into_iter().partition(|change| notices || is_told(&change.episode));
@@ -197,5 +230,14 @@ fn because(why: Why) -> String {
     match why {
         Why::Repeated { times, window } => format!("raised: {times} times within {window:?}"),
         Why::Lasted { after } => format!("raised: it stands for more than {after:?}"),
+    }
+}
+
+/// How much a classification from there is worth.
+const fn rank(origin: Origin) -> u8 {
+    match origin {
+        Origin::Severity => 0,
+        Origin::File => 1,
+        Origin::ConfigMap => 2,
     }
 }

@@ -61,7 +61,8 @@ impl Task<'_> {
                 return Ok(store);
             }
         };
-        let verdicts = self.relay.confirm(&view, &store.heads(&self.episodes), &store.stands(), now);
+        let verdicts =
+            self.relay.confirm(&view, &store.heads(&self.episodes), &store.stands(&self.episodes), now);
         if verdicts.is_empty() {
             return Ok(store);
         }
