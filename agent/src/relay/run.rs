@@ -4,6 +4,7 @@ mod intake;
 mod looks;
 mod outcomes;
 mod sending;
+mod telling;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -18,9 +19,8 @@ use swansong_fault::{Escalation, Level, Seen, Subject};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
-use tracing::warn;
 
-use super::condition::{self, Known, Told};
+use super::condition::Told;
 use super::episode::Episode;
 use super::episodes::Episodes;
 use super::metrics::Metrics;
@@ -31,7 +31,7 @@ use super::route::{Route, Routes};
 use super::settings::Settings;
 use super::store::{Store, with};
 use super::story::Story;
-use super::terms::{Hold, JobNote, Parcel, Preflight, Step, World};
+use super::terms::{JobNote, Parcel, Preflight, Step, World};
 use crate::fault::{Clock, Levels, millis};
 use crate::node::{ApiError, ApiServer, NodeState};
 use crate::run::{Ended, Progress};
@@ -40,8 +40,6 @@ use crate::run::{Ended, Progress};
 const TICK: Duration = Duration::from_secs(5);
 /// How long the cluster's classification is waited for.
 const LEVELS_PATIENCE: Duration = Duration::from_secs(10);
-/// How often `/status` is made anew at most: it is a copy of all that stands.
-const VIEW_PACE: Duration = Duration::from_millis(250);
 /// How much is taken in at once.
 const MOST: usize = 512;
 
@@ -299,38 +297,6 @@ impl Task<'_> {
         })
     }
 
-    fn note_holds(&mut self, store: &Store, step: &Step) {
-        let holds: Vec<Hold> = step.holds.values().copied().collect();
-        self.parts.metrics.holds(&holds);
-        let heads = store.heads(&self.episodes);
-        let held = |hold| heads.iter().filter(move |head| step.holds.get(&head.seq) == Some(&hold));
-        let mut carried = BTreeSet::new();
-        for head in held(Hold::Carried) {
-            if !self.carried.contains(head.id) {
-                self.parts.story.carried(head.id, head.episode);
-            }
-            carried.insert(head.id.to_owned());
-        }
-        let now = self.now();
-        let mut objected = BTreeMap::new();
-        for head in held(Hold::Objected) {
-            let Some(preflight) = self.preflights.get(&head.episode.subject) else { continue };
-            let Some(text) = preflight.objections.first().map(ToString::to_string) else { continue };
-            let before = self.objected.remove(head.id);
-            if before.as_ref().is_none_or(|(_, before)| *before != text) {
-                warn!(head.id, objection = text, "a fault isn't told, since nothing would be saved");
-                let pods = self.parts.inputs.pods.borrow().clone().unwrap_or_default();
-                self.parts.story.held_back(head.id, head.episode, &preflight.objections, &pods);
-            }
-            objected.insert(head.id.to_owned(), (before.map_or(now, |(since, _)| since), text));
-        }
-        // While the jobs are looked at anew, what was objected stands.
-        objected.extend(held(Hold::Preflight).filter_map(|head| self.objected.remove_entry(head.id)));
-        drop(heads);
-        self.carried = carried;
-        self.objected = objected;
-    }
-
     async fn done(&mut self, store: Store, done: Done) -> Result<Store, Ended> {
         match done {
             Done::Sent { route, batch, answer } => {
@@ -354,53 +320,6 @@ impl Task<'_> {
                 Ok(store)
             }
         }
-    }
-
-    /// What the Node and the metrics show.
-    fn tell(&mut self, store: &Store) {
-        let counts = store.counts();
-        if self.accepted_at.len() > counts.standing {
-            let stands = store.stands(&self.episodes);
-            let standing: BTreeSet<&str> = stands.iter().map(|stands| stands.id).collect();
-            self.accepted_at.retain(|id, _| standing.contains(id.as_str()));
-        }
-        self.parts.metrics.outbox(counts, store.problem().is_none());
-        let standing: BTreeSet<&str> = self.episodes.standing().map(|(id, _)| id).collect();
-        let mut blind =
-            self.blind.iter().map(|((source, subject), why)| format!("{source} can't see {subject}: {why}"));
-        let known = Known {
-            now: self.now(),
-            trouble: self.relay.trouble(),
-            objection: self.objected.values().min().cloned(),
-            not_durable: store.problem(),
-            full: self.full,
-            unplaced: self.episodes.is_unplaced(),
-            unheard: self.relay.unheard().next(),
-            refused: store.last_refused().filter(|(id, _)| standing.contains(id)),
-            blind: blind.next(),
-            waiting: counts.pending,
-        };
-        let told = condition::decide(&known);
-        self.parts.told.send_if_modified(|before| {
-            let new = before.as_ref() != Some(&told);
-            if new {
-                *before = Some(told.clone());
-            }
-            new
-        });
-    }
-
-    /// Shows in `/status` how things are. The answer is when that is to be done, if not now.
-    fn show(&mut self, store: &Store) -> Option<Duration> {
-        let now = self.now();
-        if now < self.view_not_before {
-            return Some(self.view_not_before);
-        }
-        self.view_not_before = now + VIEW_PACE;
-        let told = self.parts.told.borrow().clone();
-        let view = super::view::View::of(told.as_ref(), &self.episodes, store, &self.relay, now);
-        self.parts.view.send_replace(Some(Arc::new(view)));
-        None
     }
 }
 

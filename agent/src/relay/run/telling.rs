@@ -1,0 +1,98 @@
+//! What others see of the relay: Events, metrics, the condition, `/status`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::warn;
+
+use super::Task;
+use crate::relay::condition::{self, Known};
+use crate::relay::store::Store;
+use crate::relay::terms::{Hold, Step};
+use crate::relay::view::View;
+
+/// How often `/status` is made anew at most: it is a copy of all that stands.
+const VIEW_PACE: Duration = Duration::from_millis(250);
+
+impl Task<'_> {
+    /// What waits, and why.
+    pub(super) fn note_holds(&mut self, store: &Store, step: &Step) {
+        let holds: Vec<Hold> = step.holds.values().copied().collect();
+        self.parts.metrics.holds(&holds);
+        let heads = store.heads(&self.episodes);
+        let held = |hold| heads.iter().filter(move |head| step.holds.get(&head.seq) == Some(&hold));
+        let mut carried = BTreeSet::new();
+        for head in held(Hold::Carried) {
+            if !self.carried.contains(head.id) {
+                self.parts.story.carried(head.id, head.episode);
+            }
+            carried.insert(head.id.to_owned());
+        }
+        let now = self.now();
+        let mut objected = BTreeMap::new();
+        for head in held(Hold::Objected) {
+            let Some(preflight) = self.preflights.get(&head.episode.subject) else { continue };
+            let Some(text) = preflight.objections.first().map(ToString::to_string) else { continue };
+            let before = self.objected.remove(head.id);
+            if before.as_ref().is_none_or(|(_, before)| *before != text) {
+                warn!(head.id, objection = text, "a fault isn't told, since nothing would be saved");
+                let pods = self.parts.inputs.pods.borrow().clone().unwrap_or_default();
+                self.parts.story.held_back(head.id, head.episode, &preflight.objections, &pods);
+            }
+            objected.insert(head.id.to_owned(), (before.map_or(now, |(since, _)| since), text));
+        }
+        // While the jobs are looked at anew, what was objected stands.
+        objected.extend(held(Hold::Preflight).filter_map(|head| self.objected.remove_entry(head.id)));
+        drop(heads);
+        self.carried = carried;
+        self.objected = objected;
+    }
+
+    /// What the Node and the metrics show.
+    pub(super) fn tell(&mut self, store: &Store) {
+        let counts = store.counts();
+        if self.accepted_at.len() > counts.standing {
+            let stands = store.stands(&self.episodes);
+            let standing: BTreeSet<&str> = stands.iter().map(|stands| stands.id).collect();
+            self.accepted_at.retain(|id, _| standing.contains(id.as_str()));
+        }
+        self.parts.metrics.outbox(counts, store.problem().is_none());
+        let standing: BTreeSet<&str> = self.episodes.standing().map(|(id, _)| id).collect();
+        let mut blind =
+            self.blind.iter().map(|((source, subject), why)| format!("{source} can't see {subject}: {why}"));
+        let known = Known {
+            now: self.now(),
+            trouble: self.relay.trouble(),
+            objection: self.objected.values().min().cloned(),
+            not_durable: store.problem(),
+            full: self.full,
+            unplaced: self.episodes.is_unplaced(),
+            unheard: self.relay.unheard().next(),
+            refused: store.last_refused().filter(|(id, _)| standing.contains(id)),
+            blind: blind.next(),
+            waiting: counts.pending,
+        };
+        let told = condition::decide(&known);
+        self.parts.told.send_if_modified(|before| {
+            let new = before.as_ref() != Some(&told);
+            if new {
+                *before = Some(told.clone());
+            }
+            new
+        });
+    }
+
+    /// Shows in `/status` how things are. The answer is when that is to be done, if not now.
+    pub(super) fn show(&mut self, store: &Store) -> Option<Duration> {
+        let now = self.now();
+        if now < self.view_not_before {
+            return Some(self.view_not_before);
+        }
+        self.view_not_before = now + VIEW_PACE;
+        let told = self.parts.told.borrow().clone();
+        let view = View::of(told.as_ref(), &self.episodes, store, &self.relay, now);
+        self.parts.view.send_replace(Some(Arc::new(view)));
+        None
+    }
+}
