@@ -8,7 +8,8 @@ SHELL := bash
 IMAGE ?= localhost/swansong:dev
 # What `make install` applies: base, overlays/cert-manager, overlays/strict, or a folder of your own below manifests/.
 OVERLAY ?= base
-# What `make install-agent` applies: agent, overlays/agent-mindcluster, overlays/agent-preload-check, overlays/agent-fault-relay, or your own.
+# What `make install-agent` applies: agent, overlays/agent-mindcluster, overlays/agent-preload-check,
+# overlays/agent-mindcluster-preload-check, overlays/agent-fault-relay, overlays/agent-relay, or your own.
 AGENT ?= agent
 KUBECTL ?= kubectl
 # What the driver's libraries need of the C library, and the program itself doesn't.
@@ -144,6 +145,12 @@ install-agent: agent-kustomization ## Install the node agent of IMAGE with AGENT
 .PHONY: uninstall-agent
 uninstall-agent: agent-kustomization ## Remove the node agent; nodes keep what they showed last.
 	$(KUBECTL) delete --kustomize target/install-agent --ignore-not-found
+
+.PHONY: install-relay
+install-relay: ## Install the cluster's relay of faults, of IMAGE, into the cluster of $KUBECONFIG; the agent first.
+	@manifests/with-image relay '$(IMAGE)' target/install-relay
+	$(KUBECTL) apply --kustomize target/install-relay
+	$(KUBECTL) --namespace swansong-agent rollout status deployment/swansong-relay --timeout 3m
 
 .PHONY: clean
 clean: ## Remove what was built here; the cache of tools and Kubernetes programs stays.

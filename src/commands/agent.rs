@@ -78,8 +78,11 @@ impl Agent {
         config.faults.relay.enabled |= self.relay_faults;
         if let Some(address) = &self.relay_via {
             let via = Via::at(address);
-            config.faults.relay.via =
-                Some(via.with_context(|| format!("--relay-via {address} isn't HOST:PORT"))?);
+            let mut via = via.with_context(|| format!("--relay-via {address} isn't HOST:PORT"))?;
+            if let Some(configured) = config.faults.relay.via.take() {
+                (via.authority, via.token) = (configured.authority, configured.token);
+            }
+            config.faults.relay.via = Some(via);
         }
         let root = HostRoot::open(&self.host_root).with_context(|| {
             format!(

@@ -123,7 +123,7 @@ impl Checker {
         let wrong = !path.value.starts_with('/') || path.value.contains('\0');
         if wrong || path.value.split('/').any(|part| part == "..") {
             let problem =
-                format!("{:?} isn't an absolute path without `..`; give it as the host sees it", path.value);
+                format!("{:?} isn't an absolute path without `..`; give it from the root", path.value);
             self.fault(&path.referenced, key, problem);
         }
         let trimmed = path.value.trim_end_matches('/');

@@ -91,7 +91,13 @@ impl Checker {
     }
 
     fn via(&mut self, via: file::Via) -> Option<Via> {
-        let address = via.address?;
+        let Some(address) = via.address else {
+            if let Some(path) = via.authority.or(via.token) {
+                let problem = "an address is missing, HOST:PORT of the cluster's relay".to_owned();
+                self.fault(&path.referenced, "faults.relay.via", problem);
+            }
+            return None;
+        };
         let mut relay = Via::at(&address.value);
         if relay.is_none() {
             let problem = format!("{:?} isn't HOST:PORT of the cluster's relay", address.value);

@@ -127,6 +127,8 @@ const FAULTY: &[(&str, u64, &[&str])] = &[
     ("clusterd: {interval: 999ms}", 1, &["clusterd.interval", "1s or more"]),
     ("preload: {interval: 99ms}", 1, &["preload.interval", "100ms or more"]),
     ("readiness: {heartbeat: 1s}", 1, &["readiness.heartbeat", "1m or more"]),
+    ("faults: {relay: {via: {address: relay}}}", 1, &["faults.relay.via.address", "HOST:PORT"]),
+    ("faults:\n relay:\n  via:\n   token: /t", 4, &["faults.relay.via", "HOST:PORT"]),
     ("readiness: {taint: maybe}", 1, &["readiness.taint"]),
     ("readiness: {failAfter: x}", 1, &["readiness.failAfter"]),
     ("preload: {grace: 1d}", 1, &["preload.grace"]),

@@ -30,6 +30,8 @@ pub(crate) struct Known<'a> {
     pub(crate) unheard: Option<&'a str>,
     /// The last that ClusterD refused for good, and why.
     pub(crate) refused: Option<(&'a str, &'a str)>,
+    /// Why ClusterD drops all faults of this node: a reason, and words.
+    pub(crate) unpublished: Option<(&'static str, String)>,
     /// The sources that see nothing now, and why.
     pub(crate) blind: Option<String>,
     /// How much waits.
@@ -94,13 +96,21 @@ pub(crate) fn decide(known: &Known<'_>) -> Told {
     if let Some((id, why)) = known.refused {
         return told(Ready::False, "FaultRefused", format!("ClusterD refused {id} for good: {why}"));
     }
+    if let Some((reason, why)) = &known.unpublished {
+        let message = format!("ClusterD drops all faults of this node: the device plugin's ConfigMap {why}");
+        return told(Ready::False, reason, message);
+    }
     if let Some(why) = known.not_durable {
         return told(Ready::False, "OutboxNotDurable", format!("what waits is in memory only: {why}"));
     }
     if let Some(blind) = &known.blind {
         return told(Ready::Unknown, "SourceBlind", blind.clone());
     }
-    told(Ready::True, "AllRelayed", "what happens to this node's devices reaches ClusterD".to_owned())
+    told(
+        Ready::True,
+        "AllRelayed",
+        "nothing is known that keeps faults of this node from ClusterD".to_owned(),
+    )
 }
 
 #[cfg(test)]
@@ -135,6 +145,13 @@ mod tests {
             (Known { unplaced: true, ..Known::default() }, "DevicesUnknown"),
             (Known { unheard: Some("id"), ..Known::default() }, "FaultNotConfirmed"),
             (Known { refused: Some(("id", "why")), ..Known::default() }, "FaultRefused"),
+            (
+                Known {
+                    unpublished: Some(("DevicePluginMissing", "is missing".to_owned())),
+                    ..Known::default()
+                },
+                "DevicePluginMissing",
+            ),
             (Known { not_durable: Some("read-only"), ..Known::default() }, "OutboxNotDurable"),
             (Known { blind: Some("dcmi".to_owned()), ..Known::default() }, "SourceBlind"),
         ] {

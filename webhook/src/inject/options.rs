@@ -18,8 +18,11 @@ pub const LIBTASKD: &str = "swansong.dev/libtaskd";
 /// Path of libmspti.so in the image.
 pub const LIBMSPTI: &str = "swansong.dev/libmspti";
 
+/// Have ClusterD told of lost ranks directly; the agent reads it on the Pod (`swansong_agent`).
+pub const FAST_DUMP: &str = "swansong.dev/fast-dump";
+
 /// All of them, in the order in which a job's are copied to its templates.
-pub const ALL: [&str; 5] = [INJECT, CONTAINERS, SKIP_PRELOAD, LIBTASKD, LIBMSPTI];
+pub const ALL: [&str; 6] = [INJECT, CONTAINERS, SKIP_PRELOAD, LIBTASKD, LIBMSPTI, FAST_DUMP];
 
 /// The options in force for one template: its own, else its job's.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -55,6 +58,13 @@ impl<'a> Options<'a> {
                 false
             }
         };
+        if let Some(other) = value(FAST_DUMP).filter(|value| !matches!(*value, "true" | "false" | "")) {
+            warnings.push(invalid(
+                FAST_DUMP,
+                other,
+                "write \"true\" to have ClusterD told of lost ranks directly",
+            ));
+        }
         let containers = value(CONTAINERS).map(list);
         if containers.as_ref().is_some_and(HashSet::is_empty) {
             warnings.push(invalid(CONTAINERS, "", "name the containers, separated by commas, or remove it"));

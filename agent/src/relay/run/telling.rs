@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use swansong_fault::device_plugin::Publishes;
 use tracing::warn;
 
-use super::Task;
+use super::looks::device_info;
+use super::{Task, millis_of};
 use crate::relay::condition::{self, Known};
 use crate::relay::store::Store;
 use crate::relay::terms::{Hold, Step};
@@ -70,6 +72,7 @@ impl Task<'_> {
             unplaced: self.episodes.is_unplaced(),
             unheard: self.relay.unheard().next(),
             refused: store.last_refused().filter(|(id, _)| standing.contains(id)),
+            unpublished: self.unpublished(),
             blind: blind.next(),
             waiting: counts.pending,
         };
@@ -81,6 +84,15 @@ impl Task<'_> {
             }
             new
         });
+    }
+
+    fn unpublished(&self) -> Option<(&'static str, String)> {
+        let now = millis_of(self.now());
+        let publishes = self.parts.inputs.device_plugin.borrow().publishes(now);
+        // Before anybody looked nothing is wrong yet.
+        let is_known = publishes != Publishes::NotLooked;
+        let why = device_info(&publishes).filter(|_| is_known)?;
+        Some((publishes.reason(), why))
     }
 
     /// Shows in `/status` how things are. The answer is when that is to be done, if not now.
