@@ -119,13 +119,12 @@ impl Episodes {
         }
     }
 
-    /// Ends what none of `sources` says: whoever said so was switched off, and would never say that it is over.
-    pub(crate) fn end_unheld(&mut self, sources: &[&str]) -> Vec<Change> {
-        let is_held = |open: &Open| open.holders.iter().any(|holder| sources.contains(&holder.as_str()));
-        let unheld: Vec<String> =
-            self.open.iter().filter(|(_, open)| !is_held(open)).map(|(key, _)| key.clone()).collect();
-        let over = unheld.iter().filter_map(|key| self.open.remove(key));
-        over.map(|Open { id, episode, .. }| Change { id, assertion: Assertion::Recover, episode }).collect()
+    /// What stands by the word of none of `sources`: whoever said so was switched off, and never says that it is over. It
+    /// isn't over by that.
+    pub(crate) fn unheld(&self, sources: &[&str]) -> Option<(&str, &Episode)> {
+        let is_held = |open: &&Open| open.holders.iter().any(|holder| sources.contains(&holder.as_str()));
+        let unheld = self.open.values().find(|open| !is_held(open));
+        unheld.map(|open| (open.id.as_str(), &open.episode))
     }
 
     /// The outbox had no place for it: it waits to be [placed](Self::place).

@@ -216,16 +216,14 @@ fn what_a_returning_disk_remembers_under_another_id_is_over() {
 }
 
 #[test]
-fn what_only_a_source_said_that_was_switched_off_is_over() {
+fn what_only_a_source_said_that_was_switched_off_is_not_over_and_is_found() {
     let mut before = Episodes::new("worker-7");
-    let told = take(&mut before, "dcmi", &all(&[DROP, 1], 1000));
+    let told = take(&mut before, "dcmi", &all(&[DROP], 1000)).remove(0);
     let mut after = Episodes::new("worker-7");
-    for change in &told {
-        after.restore(&change.id, change.episode.clone());
-    }
-    assert!(after.end_unheld(&["devices", "dcmi"]).is_empty());
-    let over = after.end_unheld(&["devices"]);
-    assert_eq!(over.len(), 2);
-    assert!(over.iter().all(|change| change.assertion == Assertion::Recover));
-    assert_eq!(after.standing().count(), 0);
+    after.restore(&told.id, told.episode.clone());
+    assert_eq!(after.unheld(&["devices", "dcmi"]), None);
+    assert_eq!(after.unheld(&["devices"]), Some((told.id.as_str(), &told.episode)));
+    // Another source says so too.
+    take(&mut after, "devices", &all(&[DROP], 2000));
+    assert_eq!(after.unheld(&["devices"]), None);
 }

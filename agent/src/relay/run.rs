@@ -82,7 +82,7 @@ pub(crate) struct Parts {
     pub(crate) remembered: watch::Sender<Option<Arc<Vec<Episode>>>>,
     /// The one that the device plugin's view goes by.
     pub(crate) clock: Clock,
-    /// The sources that run. What others said once is over: they would never say so.
+    /// The sources that run.
     pub(crate) sources: Vec<&'static str>,
 }
 
@@ -113,8 +113,7 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
     let store =
         opened.map_err(|panic| Ended(panic.to_string()))?.map_err(|error| Ended(error.to_string()))?;
     let mut episodes = Episodes::new(&parts.node);
-    let mut over = store.restore(&mut episodes);
-    over.extend(episodes.end_unheld(&parts.sources));
+    let over = store.restore(&mut episodes);
     let remembered = episodes.standing().map(|(_, episode)| episode.clone()).collect();
     parts.remembered.send_replace(Some(Arc::new(remembered)));
     let mut levels = parts.inputs.levels.clone();

@@ -83,8 +83,7 @@ impl Task<'_> {
 
     /// Joins what the disk held to what happened while it was away.
     pub(super) async fn join(&mut self, store: Store) -> Result<Store, Ended> {
-        let mut over = store.restore(&mut self.episodes);
-        over.extend(self.episodes.end_unheld(&self.parts.sources));
+        let over = store.restore(&mut self.episodes);
         // It may have been classified in another way then.
         self.levels = None;
         self.rules_remember_at = Some(self.parts.clock.now() + millis_of(VOUCH));

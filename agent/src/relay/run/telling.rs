@@ -61,8 +61,15 @@ impl Task<'_> {
         }
         self.parts.metrics.outbox(counts, store.problem().is_none());
         let standing: BTreeSet<&str> = self.episodes.standing().map(|(id, _)| id).collect();
-        let mut blind =
+        let blind =
             self.blind.iter().map(|((source, subject), why)| format!("{source} can't see {subject}: {why}"));
+        let unheld = self.episodes.unheld(&self.parts.sources);
+        let unheld = unheld.map(|(id, episode)| {
+            format!(
+                "{id} stands by the word of {}, which is switched off: nobody can tell when it is over",
+                episode.source
+            )
+        });
         let known = Known {
             now: self.now(),
             trouble: self.relay.trouble(),
@@ -73,7 +80,7 @@ impl Task<'_> {
             unheard: self.relay.unheard().next(),
             refused: store.last_refused().filter(|(id, _)| standing.contains(id)),
             unpublished: self.unpublished(),
-            blind: blind.next(),
+            blind: blind.chain(unheld).next(),
             waiting: counts.pending,
         };
         let told = condition::decide(&known);
