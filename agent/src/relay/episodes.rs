@@ -61,6 +61,10 @@ pub(crate) struct Episodes {
     unplaced: BTreeMap<(String, String), Sighting>,
     /// The NPUs that sources have looked at.
     npus: BTreeSet<u32>,
+    /// What each source has said last of each subject: these stand, and nothing else.
+    words: BTreeMap<(String, Subject), BTreeSet<u64>>,
+    /// The sources that run; all if that isn't said.
+    sources: Option<Vec<&'static str>>,
     /// When the last episode of a key began, so that no two have one id, whatever the clock does.
     last: BTreeMap<String, u64>,
     dropped: u64,
@@ -84,19 +88,31 @@ impl Episodes {
             open: BTreeMap::new(),
             unplaced: BTreeMap::new(),
             npus: BTreeSet::new(),
+            words: BTreeMap::new(),
+            sources: None,
             last: BTreeMap::new(),
             dropped: 0,
         }
     }
 
-    /// Goes on from what an outbox remembers. The source that saw it come has to say that it is over. If the same has
-    /// come under another id meanwhile, while the disk was away, the one that is remembered is over.
+    /// With these sources. What another has told stands by nobody's word.
+    pub(crate) fn of(node: &str, sources: &[&'static str]) -> Self {
+        Self { sources: Some(sources.to_vec()), ..Self::new(node) }
+    }
+
+    /// Goes on from what an outbox remembers. The source that saw it come has to say that it is over. While the disk
+    /// was away it may have said so already, or the same may have come under another id: then what is remembered is over.
     pub(crate) fn restore(&mut self, id: &str, episode: Episode) -> Option<Change> {
         self.time(&episode, episode.began);
         if episode.once {
             return None;
         }
+        let word = self.words.get(&(episode.source.clone(), episode.subject));
+        let is_over = word.is_some_and(|codes| !codes.contains(&episode.code.number()));
         match self.open.entry(episode.key()) {
+            Entry::Vacant(_) if is_over && !episode.raised => {
+                Some(Change { id: id.to_owned(), assertion: Assertion::Recover, episode })
+            }
             Entry::Vacant(place) => {
                 let holders = BTreeSet::from([episode.source.clone()]);
                 place.insert(Open { id: id.to_owned(), episode, holders, vouched: false });
@@ -119,12 +135,22 @@ impl Episodes {
         }
     }
 
-    /// What stands by the word of none of `sources`: whoever said so was switched off, and never says that it is over. It
-    /// isn't over by that.
-    pub(crate) fn unheld(&self, sources: &[&str]) -> Option<(&str, &Episode)> {
-        let is_held = |open: &&Open| open.holders.iter().any(|holder| sources.contains(&holder.as_str()));
-        let unheld = self.open.values().find(|open| !is_held(open));
+    /// What stands by the word of no source that runs: whoever said so was switched off, and never says that it is over.
+    /// It isn't over by that.
+    pub(crate) fn unheld(&self) -> Option<(&str, &Episode)> {
+        let unheld = self.open.values().find(|open| !self.holds(open));
         unheld.map(|open| (open.id.as_str(), &open.episode))
+    }
+
+    /// Whether a source that runs says that it stands, or may say so yet.
+    pub(crate) fn is_held(&self, key: &str, id: &str) -> bool {
+        self.open.get(key).is_none_or(|open| open.id != id || self.holds(open))
+    }
+
+    fn holds(&self, open: &Open) -> bool {
+        self.sources
+            .as_ref()
+            .is_none_or(|sources| open.holders.iter().any(|holder| sources.contains(&holder.as_str())))
     }
 
     /// The outbox had no place for it: it waits to be [placed](Self::place).
@@ -211,6 +237,10 @@ impl Episodes {
                 {
                     self.npus.insert(*id);
                 }
+                if !matches!(subject, Subject::Npu(id) if *id > LAST_DEVICE) {
+                    let codes = standing.iter().map(|fault| fault.code.number()).collect();
+                    self.words.insert((source.to_owned(), *subject), codes);
+                }
                 self.all(source, *subject, standing, *at, context)
             }
             Seen::Blind { .. } => Vec::new(),
@@ -238,6 +268,13 @@ impl Episodes {
         let Event { subject, at, .. } = *event;
         let standing =
             Standing { code: event.code.clone(), severity: event.severity, name: event.name.clone() };
+        if let Some(codes) = self.words.get_mut(&(source.to_owned(), subject)) {
+            match event.assertion {
+                Assertion::Occur if codes.len() < MOST => drop(codes.insert(event.code.number())),
+                Assertion::Recover => drop(codes.remove(&event.code.number())),
+                Assertion::Occur | Assertion::Once => {}
+            }
+        }
         let sighting = Sighting { source: source.to_owned(), subject, standing, at };
         match event.assertion {
             Assertion::Recover => self.end(&key(subject, &event.code, false), source),

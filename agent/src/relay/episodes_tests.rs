@@ -219,11 +219,40 @@ fn what_a_returning_disk_remembers_under_another_id_is_over() {
 fn what_only_a_source_said_that_was_switched_off_is_not_over_and_is_found() {
     let mut before = Episodes::new("worker-7");
     let told = take(&mut before, "dcmi", &all(&[DROP], 1000)).remove(0);
-    let mut after = Episodes::new("worker-7");
+    let key = told.episode.key();
+    let mut after = Episodes::of("worker-7", &["devices", "dcmi"]);
     after.restore(&told.id, told.episode.clone());
-    assert_eq!(after.unheld(&["devices", "dcmi"]), None);
-    assert_eq!(after.unheld(&["devices"]), Some((told.id.as_str(), &told.episode)));
+    assert_eq!((after.unheld(), after.is_held(&key, &told.id)), (None, true));
+    let mut after = Episodes::of("worker-7", &["devices"]);
+    after.restore(&told.id, told.episode.clone());
+    assert_eq!(after.unheld(), Some((told.id.as_str(), &told.episode)));
+    assert!(!after.is_held(&key, &told.id));
     // Another source says so too.
     take(&mut after, "devices", &all(&[DROP], 2000));
-    assert_eq!(after.unheld(&["devices"]), None);
+    assert_eq!((after.unheld(), after.is_held(&key, &told.id)), (None, true));
+}
+
+#[test]
+fn what_a_returning_disk_remembers_and_its_source_called_over_is_over() {
+    let told = take(&mut Episodes::new("worker-7"), "dcmi", &all(&[DROP], 1000)).remove(0);
+    let restored = |seen: &[Seen]| {
+        let mut episodes = Episodes::new("worker-7");
+        for seen in seen {
+            take(&mut episodes, "dcmi", seen);
+        }
+        let over = episodes.restore(&told.id, told.episode.clone());
+        (over.map(|over| over.assertion), episodes.standing().count())
+    };
+    assert_eq!(restored(&[]), (None, 1), "nobody has said anything yet");
+    assert_eq!(restored(&[all(&[], 2000)]), (Some(Assertion::Recover), 0));
+    assert_eq!(
+        restored(&[all(&[DROP], 2000), event(DROP, Assertion::Recover, 3000)]),
+        (Some(Assertion::Recover), 0)
+    );
+    // It stands, under the id that it got while the disk was away.
+    assert_eq!(restored(&[all(&[DROP], 2000)]), (Some(Assertion::Recover), 1));
+    assert_eq!(
+        restored(&[all(&[], 2000), event(DROP, Assertion::Occur, 3000)]),
+        (Some(Assertion::Recover), 1)
+    );
 }

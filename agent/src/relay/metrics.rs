@@ -21,7 +21,16 @@ type Labels<const N: usize> = [(&'static str, &'static str); N];
 const RESULTS: [&str; 5] = ["ok", "refused", "invalid", "unavailable", "odd"];
 const REPORTS: [&str; 4] = ["ok", "unknown_job", "refused", "unavailable"];
 /// What is counted of outcomes; whatever else ClusterD says is `other`.
-const OUTCOMES: [&str; 5] = ["dump-success", "dump-failed", "gone", "unknown", "other"];
+const OUTCOMES: [&str; 8] = [
+    "dump-success",
+    "dump-failed",
+    "retry-failed",
+    "recover-failed",
+    "exit-completed",
+    "gone",
+    "unknown",
+    "other",
+];
 
 /// Everything that is counted.
 #[derive(Debug)]

@@ -166,6 +166,9 @@ impl Relay {
     }
 
     fn occurrence(&mut self, head: &Head<'_>, world: &World<'_>, step: &mut Step) -> Judged {
+        if !head.held {
+            return Judged::Held(Hold::Settling, None);
+        }
         if (world.carried)(head.episode) {
             // When the device plugin doesn't say so any more, it may be over, and our source not have noticed.
             self.seen.insert(head.seq, world.now);
@@ -195,11 +198,18 @@ impl Relay {
                 if preflight.objections.is_empty() {
                     Judged::Due
                 } else {
-                    Judged::Held(Hold::Objected, Some(preflight.at + preflight.pace()))
+                    let next = preflight.at + preflight.pace();
+                    // Not in the past: the next look is under way then.
+                    Judged::Held(Hold::Objected, (next > world.now).then_some(next))
                 }
             }
             _ => Judged::Held(Hold::Preflight, None),
         }
+    }
+
+    /// A recovery that ClusterD refuses: its place in the outbox.
+    pub(crate) fn refused_recovery(&self) -> Option<u64> {
+        self.taken.iter().find(|(_, taken)| taken.refused).map(|(seq, _)| *seq)
     }
 
     /// What an answer to a batch means. `chance` is between 0 and 1.

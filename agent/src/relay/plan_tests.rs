@@ -30,7 +30,7 @@ pub(super) fn episode(npu: u32, level: Level) -> Episode {
 }
 
 pub(super) fn head<'a>(seq: u64, id: &'a str, assertion: Assertion, episode: &'a Episode) -> Head<'a> {
-    Head { seq, id, assertion, offered: false, vouched: true, over: None, episode }
+    Head { seq, id, assertion, offered: false, vouched: true, held: true, over: None, episode }
 }
 
 /// A world in which nothing is carried and all jobs can dump.

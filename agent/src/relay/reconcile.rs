@@ -212,10 +212,11 @@ impl Relay {
                     // And what an earlier process knew may be over by now.
                     let first = if stands.vouched { CONFIRM } else { VOUCH };
                     let wait = if times < ATTEMPTS { first } else { LOOK_LATE };
-                    if now.saturating_sub(since) >= wait {
+                    if stands.held && now.saturating_sub(since) >= wait {
                         state.lost.insert(stands.id.to_owned());
                     }
-                    open |= times < ATTEMPTS;
+                    // What is lost and waits to be sent needn't be looked for.
+                    open |= times < ATTEMPTS && !state.lost.contains(stands.id);
                 }
                 (false, _) => {}
             }

@@ -9,7 +9,7 @@ use super::plan::{CONFIRM, Relay, VOUCH};
 use super::plan_tests::{Site, episode, has, head, ids};
 use super::reconcile::View;
 use super::settings::Settings;
-use super::terms::{Hold, Note, Origin, Stands, Verdict};
+use super::terms::{Head, Hold, Note, Origin, Stands, Verdict};
 
 #[test]
 fn a_recovery_is_done_when_clusterd_shows_nothing_any_more() {
@@ -50,7 +50,7 @@ fn where_clusterd_cant_be_looked_at_its_word_has_to_do() {
 #[test]
 fn what_stands_and_isnt_there_is_sent_again_under_its_own_id() {
     let (fault, note) = (episode(3, Level::SubHealthFault), Note::default());
-    let stands = [Stands { id: "id-1", vouched: true, episode: &fault, note: &note }];
+    let stands = [Stands { id: "id-1", vouched: true, held: true, episode: &fault, note: &note }];
     let mut relay = Relay::new(Settings::default());
     let (site, gone) = (Site::new(), has(&[]));
     site.step(&mut relay, Duration::ZERO, &[], &stands);
@@ -82,7 +82,7 @@ fn what_stands_and_isnt_there_is_sent_again_under_its_own_id() {
 #[test]
 fn a_kill_is_sent_again_only_if_its_jobs_can_dump() {
     let (fault, note) = (episode(3, Level::SeparateNPU), Note::default());
-    let stands = [Stands { id: "id-1", vouched: true, episode: &fault, note: &note }];
+    let stands = [Stands { id: "id-1", vouched: true, held: true, episode: &fault, note: &note }];
     let mut relay = Relay::new(Settings::default());
     let now = Duration::from_secs(9);
     Site::new().step(&mut relay, Duration::ZERO, &[], &stands);
@@ -101,7 +101,7 @@ fn what_has_done_its_work_is_taken_back_once_and_for_all() {
         ..super::terms::JobNote::default()
     };
     let note = Note { confirmed: true, jobs: vec![job], ..Note::default() };
-    let stands = [Stands { id: "id-1", vouched: true, episode: &fault, note: &note }];
+    let stands = [Stands { id: "id-1", vouched: true, held: true, episode: &fault, note: &note }];
     let mut relay = Relay::new(Settings::default());
     let site = Site::new();
     site.step(&mut relay, Duration::ZERO, &[], &stands);
@@ -136,7 +136,7 @@ fn what_nobody_knows_of_is_taken_back() {
 #[test]
 fn of_a_list_that_isnt_whole_nothing_is_missing() {
     let (fault, note) = (episode(3, Level::SeparateNPU), Note::default());
-    let stands = [Stands { id: "id-1", vouched: true, episode: &fault, note: &note }];
+    let stands = [Stands { id: "id-1", vouched: true, held: true, episode: &fault, note: &note }];
     let mut relay = Relay::new(Settings::default());
     Site::new().step(&mut relay, Duration::ZERO, &[], &stands);
     let cut = View::Has { ids: std::collections::BTreeSet::new(), complete: false };
@@ -151,7 +151,7 @@ fn of_a_list_that_isnt_whole_nothing_is_missing() {
 #[test]
 fn a_kill_of_an_earlier_process_isnt_sent_again_before_a_source_could_say_that_it_is_over() {
     let (fault, note) = (episode(3, Level::SeparateNPU), Note::default());
-    let stands = [Stands { id: "id-1", vouched: false, episode: &fault, note: &note }];
+    let stands = [Stands { id: "id-1", vouched: false, held: true, episode: &fault, note: &note }];
     let mut relay = Relay::new(Settings::default());
     Site::new().step(&mut relay, Duration::ZERO, &[], &stands);
     for (now, sent) in [(CONFIRM, 0), (Duration::from_secs(50), 0), (VOUCH, 1)] {
@@ -164,7 +164,7 @@ fn a_kill_of_an_earlier_process_isnt_sent_again_before_a_source_could_say_that_i
 #[test]
 fn a_lost_kill_that_the_device_plugin_told_has_to_stand_uncarried_first() {
     let (fault, note) = (episode(3, Level::SeparateNPU), Note::default());
-    let stands = [Stands { id: "id-1", vouched: true, episode: &fault, note: &note }];
+    let stands = [Stands { id: "id-1", vouched: true, held: true, episode: &fault, note: &note }];
     let mut relay = Relay::new(Settings::default());
     let mut site = Site::new().cleared(3, CONFIRM);
     site.carried = true;
@@ -234,4 +234,19 @@ fn what_clusterd_keeps_in_spite_of_its_word_is_looked_for_and_taken_back_for_eve
     relay.confirm(&has(&["id-1"]), &[], &[], look);
     assert_eq!(site.step(&mut relay, look.max(now), &[], &[]).send[0].origin, Origin::Orphan);
     assert!(relay.look_at(false).is_some(), "as long as it is there");
+}
+
+#[test]
+fn what_stands_by_nobodys_word_is_neither_sent_nor_sent_again() {
+    let (fault, note) = (episode(3, Level::SeparateNPU), Note::default());
+    let stands = [Stands { id: "id-1", vouched: false, held: false, episode: &fault, note: &note }];
+    let other = episode(4, Level::SeparateNPU);
+    let heads = [Head { vouched: false, held: false, ..head(2, "id-2", Assertion::Occur, &other) }];
+    let mut relay = Relay::new(Settings::default());
+    for minute in 0..10 {
+        let now = Duration::from_mins(minute);
+        relay.confirm(&has(&[]), &heads, &stands, now);
+        let step = Site::new().cleared(3, now).cleared(4, now).step(&mut relay, now, &heads, &stands);
+        assert!(step.send.is_empty(), "after {now:?}");
+    }
 }

@@ -112,7 +112,7 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
     let opened = tokio::task::spawn_blocking(move || Store::open(&folder)).await;
     let store =
         opened.map_err(|panic| Ended(panic.to_string()))?.map_err(|error| Ended(error.to_string()))?;
-    let mut episodes = Episodes::new(&parts.node);
+    let mut episodes = Episodes::of(&parts.node, &parts.sources);
     let over = store.restore(&mut episodes);
     let remembered = episodes.standing().map(|(_, episode)| episode.clone()).collect();
     parts.remembered.send_replace(Some(Arc::new(remembered)));
@@ -120,11 +120,14 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
     // Before the cluster was asked a fault may be taken for graver than it is. An API server that is down holds up nothing.
     let _ = timeout(LEVELS_PATIENCE, levels.wait_for(|levels| levels.asked_the_cluster)).await;
     let mut queue = queue.lock().await;
+    let first = levels.borrow_and_update().clone();
     let mut task = Task {
         relay: Relay::new(parts.settings.clone()),
-        escalation: Escalation::new(levels.borrow_and_update().rules.clone()),
+        escalation: Escalation::new(first.rules.clone()),
         episodes,
-        levels: None,
+        levels: first,
+        accepted: false,
+        rejoined: false,
         classified: false,
         weaker_since: None,
         rules_remember_at: Some(parts.clock.now() + millis_of(VOUCH)),
@@ -180,10 +183,7 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
             }
             () = sleep_until(wake) => {}
             Ok(()) = device_plugin.changed() => {}
-            Ok(()) = levels.changed() => {
-                let rules = levels.borrow_and_update().rules.clone();
-                task.escalation.replace(rules);
-            }
+            Ok(()) = levels.changed() => {}
         }
     }
 }
@@ -193,8 +193,12 @@ struct Task<'a> {
     relay: Relay,
     escalation: Escalation,
     episodes: Episodes,
-    /// By what the episodes are classified.
-    levels: Option<Arc<Levels>>,
+    /// By what episodes are classified.
+    levels: Arc<Levels>,
+    /// Whether what an earlier process left standing has been classified by that.
+    accepted: bool,
+    /// Whether what a disk brought back has to be.
+    rejoined: bool,
     /// Whether the cluster had been asked when the episodes were last classified.
     classified: bool,
     /// Since when there is no list any more, where there was one.

@@ -150,7 +150,6 @@ impl Universe {
             std::fs::rename(&aside, &self.path).expect("back");
             self.process().store.retry();
             self.join();
-            self.poll();
         } else {
             std::fs::rename(&self.path, &aside).expect("away");
             std::fs::write(&self.path, "").expect("a file");

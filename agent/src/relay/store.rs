@@ -107,6 +107,7 @@ impl Store {
                 assertion: assertion(entry.kind),
                 offered: pending.offered != Offered::Never,
                 vouched: episodes.is_vouched(&entry.key, &entry.id),
+                held: episodes.is_held(&entry.key, &entry.id),
                 over: over().map(|next| next.seq),
                 episode: self.episodes.get(&entry.id)?,
             })
@@ -143,6 +144,7 @@ impl Store {
                 Some(Stands {
                     id: &standing.id,
                     vouched: episodes.is_vouched(&episode.key(), &standing.id),
+                    held: episodes.is_held(&episode.key(), &standing.id),
                     episode,
                     note: self.notes.get(&standing.id)?,
                 })

@@ -157,7 +157,8 @@ impl Story {
                 "ClusterD doesn't say what became of the dump, or says what it had said before; look for the checkpoint"
                     .to_owned(),
             ),
-            other if other.ends_with("-failed") => {
+            // Of several strategies `exit` is the last.
+            other if other.ends_with("-failed") || other == "exit-completed" => {
                 (true, "JobNotRecovered", format!("ClusterD says {other} (ProcessRecoverStatus), and nothing of a dump"))
             }
             other => (false, "JobRecovered", format!("ClusterD says {other} (ProcessRecoverStatus)")),

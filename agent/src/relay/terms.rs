@@ -25,6 +25,8 @@ pub(crate) struct Head<'a> {
     pub(crate) offered: bool,
     /// Whether a source has said in the life of this process that it stands.
     pub(crate) vouched: bool,
+    /// Whether a source that runs can say when it is over.
+    pub(crate) held: bool,
     /// The recovery of the same episode that waits behind it.
     pub(crate) over: Option<u64>,
     pub(crate) episode: &'a Episode,
@@ -36,6 +38,8 @@ pub(crate) struct Stands<'a> {
     pub(crate) id: &'a str,
     /// Whether a source has said in the life of this process that it stands.
     pub(crate) vouched: bool,
+    /// Whether a source that runs can say when it is over.
+    pub(crate) held: bool,
     pub(crate) episode: &'a Episode,
     pub(crate) note: &'a Note,
 }

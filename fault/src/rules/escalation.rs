@@ -119,9 +119,9 @@ impl Escalation {
                 track.away = (!stands).then_some(now);
             } else if frequency.is_some_and(|rule| rule.level == level) {
                 if level == Level::ManuallySeparateNPU {
-                    track.separated = Some(now);
+                    track.separated.get_or_insert(now);
                 } else {
-                    track.repeated = stands;
+                    track.repeated |= stands;
                 }
             }
         });

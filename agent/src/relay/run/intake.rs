@@ -35,11 +35,11 @@ impl Task<'_> {
         store: Store,
         seen: &[(&'static str, Seen)],
     ) -> Result<Store, Ended> {
-        let levels = self.parts.inputs.levels.borrow().clone();
+        let anew = self.accept_levels();
+        let classes = Classes(Arc::clone(&self.levels));
         let devices = self.parts.inputs.devices();
-        let classes = Classes(Arc::clone(&levels));
         let context = Context { classify: &classes, devices: &devices };
-        let mut changes = self.reclassify(&levels, &classes);
+        let mut changes = if anew { self.episodes.reclassify(&classes) } else { Vec::new() };
         let now = self.now();
         let mut new = Vec::new();
         if self.episodes.is_unplaced() && now >= self.place_not_before {
@@ -57,35 +57,52 @@ impl Task<'_> {
         self.keep(store, changes).await
     }
 
-    /// What changes because the cluster classifies faults in another way than before.
-    fn reclassify(&mut self, levels: &Arc<Levels>, classes: &Classes) -> Vec<Change> {
+    /// Takes the classification of the moment and its rules, unless the one before is better. Whether what stands has to
+    /// be classified by it.
+    fn accept_levels(&mut self) -> bool {
+        let levels = self.parts.inputs.levels.borrow().clone();
         self.classified = levels.asked_the_cluster;
-        // Until the cluster was asked, and while its list can't be read, what was known of it before is better.
-        let unread = !levels.problems.is_empty() && levels.origin != Origin::ConfigMap;
-        if !levels.asked_the_cluster || unread {
-            return Vec::new();
-        }
-        // A list that is replaced is gone for a moment, and by severity much is graver than lists have it.
-        let before = self.levels.as_ref().map_or(Origin::File, |known| known.origin);
-        if rank(levels.origin) < rank(before) {
-            let now = self.now();
-            if now.saturating_sub(*self.weaker_since.get_or_insert(now)) < LIST_PATIENCE {
-                return Vec::new();
+        let is_new = !Arc::ptr_eq(&self.levels, &levels);
+        if !self.accepted {
+            if is_new {
+                self.use_levels(&levels);
             }
+            // What an earlier process knew by the cluster's list is better than nothing, or than one that can't be read.
+            let is_poor = is_unread(&levels) || levels.origin == Origin::Severity && self.is_patient();
+            self.accepted = levels.asked_the_cluster && !is_poor;
+            return self.accepted;
+        }
+        if is_new {
+            // A list that is replaced is gone for a moment, and by severity much is graver than lists have it.
+            if rank(levels.origin) < rank(self.levels.origin) && self.is_patient() {
+                return false;
+            }
+            self.use_levels(&levels);
+            return true;
         }
         self.weaker_since = None;
-        if self.levels.as_ref().is_some_and(|known| Arc::ptr_eq(known, levels)) {
-            return Vec::new();
-        }
-        self.levels = Some(Arc::clone(levels));
-        self.episodes.reclassify(classes)
+        std::mem::take(&mut self.rejoined)
+    }
+
+    fn use_levels(&mut self, levels: &Arc<Levels>) {
+        self.levels = Arc::clone(levels);
+        self.weaker_since = None;
+        self.escalation.replace(levels.rules.clone());
+        // Rules that come back don't know what stands.
+        self.rules_remember_at.get_or_insert(0);
+    }
+
+    /// Whether a list that is gone has been for less than a while.
+    fn is_patient(&mut self) -> bool {
+        let now = self.now();
+        now.saturating_sub(*self.weaker_since.get_or_insert(now)) < LIST_PATIENCE
     }
 
     /// Joins what the disk held to what happened while it was away.
     pub(super) async fn join(&mut self, store: Store) -> Result<Store, Ended> {
         let over = store.restore(&mut self.episodes);
         // It may have been classified in another way then.
-        self.levels = None;
+        self.rejoined = true;
         self.rules_remember_at = Some(self.parts.clock.now() + millis_of(VOUCH));
         self.keep(store, over).await
     }
@@ -95,7 +112,8 @@ impl Task<'_> {
     fn rules_remember(&mut self, now: u64) -> bool {
         match self.rules_remember_at {
             None => return true,
-            Some(at) if now < at || !self.classified => return false,
+            // A source that sees nothing doesn't say that it is over.
+            Some(at) if now < at || !self.classified || !self.blind.is_empty() => return false,
             Some(_) => self.rules_remember_at = None,
         }
         let standing: Vec<Episode> = self.episodes.standing().map(|(_, episode)| episode.clone()).collect();
@@ -230,6 +248,12 @@ fn because(why: Why) -> String {
         Why::Repeated { times, window } => format!("raised: {times} times within {window:?}"),
         Why::Lasted { after } => format!("raised: it stands for more than {after:?}"),
     }
+}
+
+/// Whether there is a list that can't be read, and no better one.
+fn is_unread(levels: &Levels) -> bool {
+    levels.origin != Origin::ConfigMap
+        && levels.problems.keys().any(|place| place.ends_with("faultCode.json"))
 }
 
 /// How much a classification from there is worth.

@@ -120,10 +120,9 @@ fn judge(group: Option<Group>, before: Option<&String>, waited: Duration) -> Opt
     let has_ended = group.paused || waited >= OUTCOME_PATIENCE;
     match group.status {
         Some(status) if Some(&status) != before => (has_ended || !is_step(&status)).then_some(status),
-        // ClusterD writes the same word for a second dump as for the first, or none if it gave up. Which of them can't
-        // be told, but it has ended.
-        Some(_) => has_ended.then(|| UNKNOWN.to_owned()),
-        None => (waited >= OUTCOME_PATIENCE).then(|| UNKNOWN.to_owned()),
+        // ClusterD writes the same word for a second dump as for the first, and none if something took too long. Which of
+        // them can't be told, but it has ended.
+        Some(_) | None => has_ended.then(|| UNKNOWN.to_owned()),
     }
 }
 
@@ -146,7 +145,7 @@ mod tests {
         for (group, before, waited, expected) in [
             (None, None, soon, Some(GONE)),
             (group(None, false), None, soon, None),
-            (group(None, true), None, soon, None),
+            (group(None, true), None, soon, Some(UNKNOWN)),
             (group(None, false), None, OUTCOME_PATIENCE, Some(UNKNOWN)),
             (group(Some(SAVED), false), None, soon, Some(SAVED)),
             (group(Some(SAVED), true), None, soon, Some(SAVED)),

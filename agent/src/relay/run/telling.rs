@@ -54,6 +54,12 @@ impl Task<'_> {
     /// What the Node and the metrics show.
     pub(super) fn tell(&mut self, store: &Store) {
         let counts = store.counts();
+        self.full &= self.episodes.is_unplaced();
+        let unended = self.relay.refused_recovery().and_then(|seq| {
+            let heads = store.heads(&self.episodes);
+            heads.iter().find(|head| head.seq == seq).map(|head| head.id.to_owned())
+        });
+        let unended = unended.as_deref().map(|id| (id, "its end; ClusterD's log has the reason"));
         if self.accepted_at.len() > counts.standing {
             let stands = store.stands(&self.episodes);
             let standing: BTreeSet<&str> = stands.iter().map(|stands| stands.id).collect();
@@ -63,7 +69,7 @@ impl Task<'_> {
         let standing: BTreeSet<&str> = self.episodes.standing().map(|(id, _)| id).collect();
         let blind =
             self.blind.iter().map(|((source, subject), why)| format!("{source} can't see {subject}: {why}"));
-        let unheld = self.episodes.unheld(&self.parts.sources);
+        let unheld = self.episodes.unheld();
         let unheld = unheld.map(|(id, episode)| {
             format!(
                 "{id} stands by the word of {}, which is switched off: nobody can tell when it is over",
@@ -78,7 +84,7 @@ impl Task<'_> {
             full: self.full,
             unplaced: self.episodes.is_unplaced(),
             unheard: self.relay.unheard().next(),
-            refused: store.last_refused().filter(|(id, _)| standing.contains(id)),
+            refused: unended.or_else(|| store.last_refused().filter(|(id, _)| standing.contains(id))),
             unpublished: self.unpublished(),
             blind: blind.chain(unheld).next(),
             waiting: counts.pending,
