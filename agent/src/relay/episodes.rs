@@ -59,8 +59,6 @@ pub(crate) struct Episodes {
     open: BTreeMap<String, Open>,
     /// What stands and found no place yet, by source and key: sources may speak on change only.
     unplaced: BTreeMap<(String, String), Sighting>,
-    /// The NPUs that sources have looked at.
-    npus: BTreeSet<u32>,
     /// What each source has said last of each subject: these stand, and nothing else.
     words: BTreeMap<(String, Subject), BTreeSet<u64>>,
     /// The sources that run; all if that isn't said.
@@ -87,7 +85,6 @@ impl Episodes {
             node: node.to_owned(),
             open: BTreeMap::new(),
             unplaced: BTreeMap::new(),
-            npus: BTreeSet::new(),
             words: BTreeMap::new(),
             sources: None,
             last: BTreeMap::new(),
@@ -110,20 +107,15 @@ impl Episodes {
         let word = self.words.get(&(episode.source.clone(), episode.subject));
         let is_over = word.is_some_and(|codes| !codes.contains(&episode.code.number()));
         match self.open.entry(episode.key()) {
-            Entry::Vacant(_) if is_over && !episode.raised => {
-                Some(Change { id: id.to_owned(), assertion: Assertion::Recover, episode })
-            }
-            Entry::Vacant(place) => {
+            Entry::Occupied(open) if open.get().id == id => return None,
+            Entry::Vacant(place) if episode.raised || !is_over => {
                 let holders = BTreeSet::from([episode.source.clone()]);
                 place.insert(Open { id: id.to_owned(), episode, holders, vouched: false });
-                None
+                return None;
             }
-            Entry::Occupied(open) => (open.get().id != id).then(|| Change {
-                id: id.to_owned(),
-                assertion: Assertion::Recover,
-                episode,
-            }),
+            Entry::Occupied(_) | Entry::Vacant(_) => {}
         }
+        Some(Change { id: id.to_owned(), assertion: Assertion::Recover, episode })
     }
 
     /// An outbox remembers that it ended.
@@ -154,11 +146,13 @@ impl Episodes {
     }
 
     /// The outbox had no place for it: it waits to be [placed](Self::place).
-    pub(crate) fn forget(&mut self, id: &str) {
-        let Some(key) = self.open.iter().find(|(_, open)| open.id == id).map(|(key, _)| key.clone()) else {
+    pub(crate) fn forget(&mut self, change: &Change) {
+        let key = change.episode.key();
+        let Entry::Occupied(open) = self.open.entry(key.clone()) else { return };
+        if open.get().id != change.id {
             return;
-        };
-        let Some(Open { episode, holders, .. }) = self.open.remove(&key) else { return };
+        }
+        let Open { episode, holders, .. } = open.remove();
         // What a rule made is made again by the rule.
         if episode.raised {
             return;
@@ -232,11 +226,6 @@ impl Episodes {
         match seen {
             Seen::Event(event) => self.event(source, event, context).into_iter().collect(),
             Seen::All { subject, standing, at } => {
-                if let Subject::Npu(id) = subject
-                    && *id <= LAST_DEVICE
-                {
-                    self.npus.insert(*id);
-                }
                 if !matches!(subject, Subject::Npu(id) if *id > LAST_DEVICE) {
                     let codes = standing.iter().map(|fault| fault.code.number()).collect();
                     self.words.insert((source.to_owned(), *subject), codes);
@@ -349,11 +338,20 @@ impl Episodes {
         self.unplaced.insert(place, sighting);
     }
 
+    /// The NPUs that sources have looked at.
+    fn npus(&self) -> Vec<u32> {
+        let npu = |(_, subject): &(String, Subject)| match subject {
+            Subject::Npu(id) => Some(*id),
+            Subject::Node => None,
+        };
+        self.words.keys().filter_map(npu).collect::<BTreeSet<u32>>().into_iter().collect()
+    }
+
     fn episode(&self, sighting: &Sighting, context: Context<'_>) -> Result<Episode, NoPlace> {
         let Sighting { source, subject, standing, at } = sighting;
         let devices = match subject {
             Subject::Npu(id) => vec![*id],
-            Subject::Node if context.devices.is_empty() => self.npus.iter().copied().collect(),
+            Subject::Node if context.devices.is_empty() => self.npus(),
             Subject::Node => context.devices.to_vec(),
         };
         if devices.iter().any(|&id| id > LAST_DEVICE) {

@@ -117,7 +117,7 @@ fn what_found_no_place_is_told_when_there_is_one() {
     let mut episodes = Episodes::new("worker-7");
     let first = take(&mut episodes, "dcmi", &all(&[DROP], 1000)).remove(0);
     take(&mut episodes, "devices", &all(&[DROP], 1001));
-    episodes.forget(&first.id);
+    episodes.forget(&first);
     assert!(episodes.is_unplaced());
     // No source has to say it again.
     let again = episodes.place(GRAVE).remove(0);
@@ -134,7 +134,7 @@ fn what_is_over_before_it_found_a_place_is_never_told() {
     for over in [all(&[], 2000), event(DROP, Assertion::Recover, 2000)] {
         let mut episodes = Episodes::new("worker-7");
         let first = take(&mut episodes, "dcmi", &all(&[DROP], 1000)).remove(0);
-        episodes.forget(&first.id);
+        episodes.forget(&first);
         assert!(take(&mut episodes, "dcmi", &over).is_empty());
         assert!(episodes.place(GRAVE).is_empty());
     }

@@ -98,15 +98,18 @@ impl Tasks {
 
     /// Those that are dead or stuck.
     pub(super) fn ill(&self) -> Vec<(&'static str, &'static str)> {
-        let all = self.lock();
-        all.values().filter(|task| task.state() != "running").map(|task| (task.name, task.state())).collect()
+        self.ill_among(|_| true)
     }
 
     /// Those of them without which the agent is none: all but the sources of faults.
     pub(super) fn failing(&self) -> Vec<(&'static str, &'static str)> {
+        self.ill_among(|task| !task.is_source)
+    }
+
+    fn ill_among(&self, counts: impl Fn(&Task) -> bool) -> Vec<(&'static str, &'static str)> {
         let all = self.lock();
-        let ill = all.values().filter(|task| !task.is_source && task.state() != "running");
-        ill.map(|task| (task.name, task.state())).collect()
+        let states = all.values().filter(|task| counts(task)).map(|task| (task.name, task.state()));
+        states.filter(|(_, state)| *state != "running").collect()
     }
 
     pub(super) fn view(&self) -> Vec<TaskView> {

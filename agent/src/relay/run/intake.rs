@@ -211,7 +211,7 @@ impl Task<'_> {
                     }
                     self.full = true;
                     self.place_not_before = self.now() + TICK;
-                    self.episodes.forget(&change.id);
+                    self.episodes.forget(change);
                     continue;
                 }
                 Appended::Unfit(why) => warn!(id = change.id, %why, "a fault can't be kept"),

@@ -66,7 +66,7 @@ impl Task<'_> {
             self.accepted_at.retain(|id, _| standing.contains(id.as_str()));
         }
         self.parts.metrics.outbox(counts, store.problem().is_none());
-        let standing: BTreeSet<&str> = self.episodes.standing().map(|(id, _)| id).collect();
+        let stands = |id: &str| self.episodes.standing().any(|(standing, _)| standing == id);
         let blind =
             self.blind.iter().map(|((source, subject), why)| format!("{source} can't see {subject}: {why}"));
         let unheld = self.episodes.unheld();
@@ -84,7 +84,7 @@ impl Task<'_> {
             full: self.full,
             unplaced: self.episodes.is_unplaced(),
             unheard: self.relay.unheard().next(),
-            refused: unended.or_else(|| store.last_refused().filter(|(id, _)| standing.contains(id))),
+            refused: unended.or_else(|| store.last_refused().filter(|(id, _)| stands(id))),
             unpublished: self.unpublished(),
             blind: blind.chain(unheld).next(),
             waiting: counts.pending,
