@@ -43,12 +43,12 @@ soak: ## Long runs, more than an hour: a million reviews and faults, a thousand 
 	cargo bench --locked --package swansong --bench soak
 	cargo bench --locked --package swansong-outbox --bench cycles
 	SWANSONG_KILLS=1000 cargo test --locked --package swansong-outbox --test kill -- --nocapture
-	SWANSONG_KILLS=1000 cargo test --locked --package swansong --test api killed_again_and_again -- --nocapture
-	SWANSONG_SOAK=1 cargo test --locked --package swansong --test availability rolling -- --nocapture
+	SWANSONG_KILLS=1000 cargo test --locked --package swansong --test e2e-api killed_again_and_again -- --nocapture
+	SWANSONG_SOAK=1 cargo test --locked --package swansong --test e2e-availability rolling -- --nocapture
 
 .PHONY: prerequisites
 prerequisites: ## Install what the tests need (on Debian, as root), or say what is missing.
-	@tests/cluster/prerequisites.sh || true
+	@tests/support/cluster/prerequisites.sh || true
 	@$(TESTCLUSTER) check --tier api
 	@$(TESTCLUSTER) check --tier node || printf '\n\033[1;33m%s\033[0m\n\n' \
 	  'THE NODE TIER CAN NOT RUN HERE: no test will start a Pod. What is missing stands above.'
@@ -89,13 +89,13 @@ $(DENY):
 
 .PHONY: bench
 bench: ## Measure the core, and the webhook beside its peers.
-	cargo bench --locked --package swansong-webhook --bench core
+	cargo bench --locked --package swansong-inject --bench core
 	cargo bench --locked --package swansong-agent --bench scan
 	cargo bench --locked --package swansong-outbox --bench append
 	cargo bench --locked --package swansong --bench agent
 	cargo bench --locked --package swansong --bench faults
 	cargo bench --locked --package swansong --bench load
-	cargo bench --locked --package swansong-relay --bench relay
+	cargo bench --locked --package swansong-gateway --bench relay
 
 FUZZ_SECONDS ?= 60
 
@@ -103,10 +103,10 @@ FUZZ_SECONDS ?= 60
 fuzz: ## Fuzz each target for FUZZ_SECONDS; needs a nightly compiler and cargo-fuzz.
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \
 	  echo 'make fuzz needs: rustup toolchain install nightly && cargo install --locked cargo-fuzz' >&2; exit 1; }
-	for target in $$(cd fuzz && cargo +nightly fuzz list); do \
-	  mkdir -p "fuzz/corpus/$$target"; \
-	  cargo +nightly fuzz run "$$target" "fuzz/corpus/$$target" "fuzz/seeds/$$target" -- \
-	    -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -dict=fuzz/dictionary; \
+	for target in $$(cd tests/fuzz && cargo +nightly fuzz list); do \
+	  mkdir -p "tests/fuzz/corpus/$$target"; \
+	  cargo +nightly fuzz run "$$target" "tests/fuzz/corpus/$$target" "tests/fuzz/seeds/$$target" -- \
+	    -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -dict=tests/fuzz/dictionary; \
 	done
 
 .PHONY: image

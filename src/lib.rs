@@ -2,4 +2,4 @@
 //!
 //! The binary's `main` and `commands` only wire these to arguments, files and exit codes.
 
-pub mod documents;
+pub mod manifest;

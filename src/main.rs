@@ -1,6 +1,6 @@
 //! The command `swansong`: arguments and wiring only.
 
-mod commands;
+mod cli;
 mod logging;
 
 use std::process::ExitCode;
@@ -17,16 +17,16 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Inject(commands::inject::Inject),
-    Uninject(commands::uninject::Uninject),
-    Explain(commands::explain::Explain),
-    Webhook(Box<commands::webhook::Webhook>),
-    Agent(Box<commands::agent::Agent>),
+    Inject(cli::inject::Inject),
+    Uninject(cli::uninject::Uninject),
+    Explain(cli::explain::Explain),
+    Webhook(Box<cli::webhook::Webhook>),
+    Agent(Box<cli::agent::Agent>),
     /// Watch the devices through the driver's library, for the agent
     #[command(hide = true)]
-    Dcmi(commands::dcmi::Dcmi),
-    ClusterdConfig(commands::clusterd_config::ClusterdConfig),
-    Relay(Box<commands::relay::Relay>),
+    Dcmi(cli::dcmi::Dcmi),
+    ClusterdConfig(cli::clusterd_config::ClusterdConfig),
+    Relay(Box<cli::relay::Relay>),
 }
 
 fn main() -> ExitCode {

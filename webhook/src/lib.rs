@@ -19,11 +19,6 @@
 //! - [`reason`]: the one vocabulary of skips and findings.
 
 pub mod config;
-pub mod inject;
-pub mod policy;
 pub mod ready_nodes;
-pub mod reason;
 pub mod review;
 pub mod server;
-pub mod strategy;
-pub mod workload;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_saphyr::{Location, Spanned};
-use swansong_fault::{Code, Frequency, Lasting, Level, RuleError, Rules};
+use swansong_fault_model::{Code, Frequency, Lasting, Level, RuleError, Rules};
 
 use super::check::Checker;
 use super::file;
@@ -109,7 +109,7 @@ impl Checker {
             match text.value.parse() {
                 Ok(code) => codes.push((text.referenced, code)),
                 Err(error) => {
-                    let error: swansong_fault::NotACode = error;
+                    let error: swansong_fault_model::NotACode = error;
                     self.fault(&text.referenced, format!("{key}.codes[{index}]"), error.to_string());
                 }
             }

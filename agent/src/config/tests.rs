@@ -1,4 +1,4 @@
-use swansong_fault::{Frequency, Lasting, Level, Rules};
+use swansong_fault_model::{Frequency, Lasting, Level, Rules};
 
 use super::*;
 

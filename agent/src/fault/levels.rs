@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use swansong_fault::{Choice, Classifier, Found, News, Origin, Rules};
+use swansong_fault_model::{Choice, Classifier, Found, News, Origin, Rules};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
@@ -104,11 +104,11 @@ impl LevelWatch {
 
     async fn follow_file(&self) -> Infallible {
         let Some(path) = self.file.clone() else { return std::future::pending().await };
-        let read = move || swansong_config::read(&path);
+        let read = move || swansong_runtime::read(&path);
         if let Ok(first) = spawn_blocking(read.clone()).await {
             self.file(first);
         }
-        swansong_config::poll(FILE_INTERVAL, read, |read| self.file(read)).await
+        swansong_runtime::poll(FILE_INTERVAL, read, |read| self.file(read)).await
     }
 
     /// What the cluster's ConfigMap says.
@@ -218,7 +218,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use swansong_fault::Level;
+    use swansong_fault_model::Level;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use swansong_clusterd::{Class, Draft, FaultType, Invalid, PublicFault};
-use swansong_fault::{Assertion, Code, Level, Severity, Subject};
+use swansong_fault_model::{Assertion, Code, Level, Severity, Subject};
 
 /// What the outbox keeps of an episode: all that is needed to tell ClusterD of it, also in another process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

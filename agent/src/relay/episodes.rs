@@ -6,7 +6,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use swansong_fault::{Assertion, Code, Event, Level, Seen, Severity, Standing, Subject};
+use swansong_fault_model::{Assertion, Code, Event, Level, Seen, Severity, Standing, Subject};
 
 use super::episode::{Episode, key};
 

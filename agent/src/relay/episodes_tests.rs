@@ -1,4 +1,4 @@
-use swansong_fault::{Assertion, Code, Event, Level, Seen, Severity, Standing, Subject};
+use swansong_fault_model::{Assertion, Code, Event, Level, Seen, Severity, Standing, Subject};
 
 use super::episodes::{Change, Classify, Context, Episodes};
 

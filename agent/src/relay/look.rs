@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use http::{Method, StatusCode};
 use serde::Deserialize;
 use swansong_clusterd::{reset_config, statistic};
-use swansong_fault::Subject;
+use swansong_fault_model::Subject;
 
 use super::pod::NpuPod;
 use super::preflight::{Found, Group, Objection, Why, objections};

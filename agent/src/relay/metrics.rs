@@ -9,7 +9,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use swansong_clusterd::SendError;
 use swansong_clusterd::process_fault::ReportError;
-use swansong_fault::Assertion;
+use swansong_fault_model::Assertion;
 use swansong_outbox::Counts;
 
 use super::preflight::{Objection, Why};

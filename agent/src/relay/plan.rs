@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use swansong_clusterd::SendError;
-use swansong_fault::Assertion;
+use swansong_fault_model::Assertion;
 
 use super::pace::{Pace, Trouble};
 use super::reconcile::Reconciled;

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use swansong_clusterd::SendError;
-use swansong_fault::{Assertion, Code, Level, Subject};
+use swansong_fault_model::{Assertion, Code, Level, Subject};
 
 use super::episode::Episode;
 use super::plan::Relay;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use swansong_fault::Subject;
+use swansong_fault_model::Subject;
 
 /// What the device plugin writes when it has mounted devices: from this ClusterD knows ranks
 /// (`ascend-common/api`, `docs/en/scheduling/api/k8s.md`).

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::Deserialize;
 use swansong_clusterd::reset_config;
-use swansong_fault::Subject;
+use swansong_fault_model::Subject;
 
 use super::pod::NpuPod;
 

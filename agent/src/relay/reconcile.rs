@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use swansong_fault::Assertion;
+use swansong_fault_model::Assertion;
 
 use super::episode::Episode;
 use super::plan::{CONFIRM, Relay, Taken, VOUCH, again};

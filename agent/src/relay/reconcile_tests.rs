@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use swansong_clusterd::SendError;
-use swansong_fault::{Assertion, Level, Subject};
+use swansong_fault_model::{Assertion, Level, Subject};
 
 use super::plan::{CONFIRM, Relay, VOUCH};
 use super::plan_tests::{Site, episode, has, head, ids};

@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 use swansong_clusterd::{Grpc, PublicFault, SendError, Sink, config_map};
-use swansong_relay::client::RelaySink;
+use swansong_gateway::client::RelaySink;
 use tokio::time::Instant;
 use tracing::warn;
 

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use swansong_clusterd::SendError;
 use swansong_clusterd::process_fault::ReportError;
-use swansong_fault::device_plugin::{Carried, DevicePlugin};
-use swansong_fault::{Escalation, Level, Seen, Subject};
+use swansong_fault_model::device_plugin::{Carried, DevicePlugin};
+use swansong_fault_model::{Escalation, Level, Seen, Subject};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use swansong_clusterd::message::Message;
 use swansong_clusterd::{PublicFault, SendError, statistic};
-use swansong_fault::{Assertion, Code, Event, Level, Seen, Severity, Standing, Subject};
-use swansong_standin_clusterd::{Core, Settings as Clusterd};
+use swansong_fake_clusterd::{Core, Settings as Clusterd};
+use swansong_fault_model::{Assertion, Code, Event, Level, Seen, Severity, Standing, Subject};
 use tempfile::TempDir;
 
 use super::episode::Episode;

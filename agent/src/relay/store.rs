@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
-use swansong_fault::Assertion;
+use swansong_fault_model::Assertion;
 use swansong_outbox::{Appended, Counts, Entry, Kind, Limits, Offered, OpenError, Opened, Outbox, Pending};
 use tokio::task::spawn_blocking;
 use tracing::{error, info, warn};

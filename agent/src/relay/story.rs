@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use swansong_clusterd::process_fault::ReportError;
-use swansong_fault::Subject;
+use swansong_fault_model::Subject;
 
 use super::episode::Episode;
 use super::pod::NpuPod;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use swansong_fault::{Assertion, Subject};
+use swansong_fault_model::{Assertion, Subject};
 
 use super::episode::Episode;
 use super::pod::Owner;

@@ -46,7 +46,7 @@ struct Standing {
 #[derive(Debug, Serialize)]
 struct Waiting {
     id: String,
-    assertion: swansong_fault::Assertion,
+    assertion: swansong_fault_model::Assertion,
     offered: bool,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use swansong_clusterd::Grpc;
 use swansong_clusterd::grpc::AddressError;
-use swansong_relay::client::{self, RelaySink};
+use swansong_gateway::client::{self, RelaySink};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use swansong_agent::config::FaultSettings;
 use swansong_agent::fault::source::{DevicePluginWatch, Progress, Source};
 use swansong_agent::fault::{Clock, LevelWatch};
-use swansong_fault::device_plugin::{Carried, Publishes, check_code};
-use swansong_fault::{Code, Level, Origin, Subject};
+use swansong_fault_model::device_plugin::{Carried, Publishes, check_code};
+use swansong_fault_model::{Code, Level, Origin, Subject};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 

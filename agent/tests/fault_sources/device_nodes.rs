@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::stat::{Mode, SFlag, mknod};
 use swansong_agent::config::Config;
 use swansong_agent::fault::source::{DeviceNodes, Progress, Source};
-use swansong_fault::{Code, DriverFault, Seen, Severity, Standing, Subject};
+use swansong_fault_model::{Code, DriverFault, Seen, Severity, Standing, Subject};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;

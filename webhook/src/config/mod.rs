@@ -12,8 +12,8 @@ use std::path::Path;
 use serde::Deserialize;
 
 pub use self::watch::{ConfigEvent, ConfigWatcher};
-use crate::policy::Policy;
-pub use swansong_config::{ConfigError, Fault, Faults};
+use swansong_inject::policy::Policy;
+pub use swansong_runtime::{ConfigError, Fault, Faults};
 
 /// What the operator of a cluster may set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -40,7 +40,7 @@ impl Config {
     ///
     /// With every fault found, each with its place and key.
     pub fn parse(text: &str) -> Result<Self, Faults> {
-        check::check(swansong_config::read_shape(text, Some("env"))?)
+        check::check(swansong_runtime::read_shape(text, Some("env"))?)
     }
 
     /// Reads a configuration from a file.
@@ -49,7 +49,7 @@ impl Config {
     ///
     /// When the file can't be read or [`Config::parse`] refuses it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        swansong_config::load(path, Self::parse)
+        swansong_runtime::load(path, Self::parse)
     }
 
     /// The settings of the injection core.

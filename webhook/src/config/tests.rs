@@ -1,5 +1,7 @@
 use super::*;
-use crate::policy::{ImageRule, LIBMSPTI, NamedPort, NodeReadiness, PreloadOrder, PreloadValueFrom};
+use swansong_inject::policy::{
+    ImageRule, LIBMSPTI, NamedPort, NodeReadiness, PreloadOrder, PreloadValueFrom,
+};
 
 #[test]
 fn nothing_written_is_the_default() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use swansong_config::{poll, read};
+use swansong_runtime::{poll, read};
 
 use super::{Config, ConfigError};
 

@@ -6,8 +6,8 @@ use serde::ser::{SerializeMap, Serializer};
 use super::Verdict;
 use super::name::Subject;
 use super::trim::{cut, printable};
-use crate::inject::report::{Action, ActionKind, Outcome, Warning};
-use crate::reason::Reason;
+use swansong_inject::reason::Reason;
+use swansong_inject::report::{Action, ActionKind, Outcome, Warning};
 
 /// The longest value; an audit log has a line for every request.
 const LONGEST: usize = 1024;

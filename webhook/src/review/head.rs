@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::Request;
 use super::name::{Names, Search};
-use crate::inject::view::{Slot, Text};
+use swansong_inject::view::{Slot, Text};
 
 /// What was found; the object itself is never among it.
 #[derive(Default)]
@@ -89,7 +89,7 @@ mod tests {
 
     use super::super::{Answer, Kind, Verdict, let_through};
     use crate::config::Config;
-    use crate::reason::Reason;
+    use swansong_inject::reason::Reason;
 
     /// In the order in which the API server writes it.
     const REVIEW: &str = concat!(

@@ -23,13 +23,13 @@ use self::head::Head;
 use self::name::Object;
 pub use self::name::Subject;
 use crate::config::{Config, Strictness};
-use crate::inject::report::{Outcome, Warning};
-use crate::inject::view::{DUMP_READY_LABEL, ShapeError, Slot, Text};
-use crate::inject::{self, node_readiness};
-use crate::policy::NodeReadiness;
 use crate::ready_nodes::ReadyNodes;
-use crate::reason::Reason;
-use crate::workload::WorkloadKind;
+use swansong_inject::policy::NodeReadiness;
+use swansong_inject::reason::Reason;
+use swansong_inject::report::{Outcome, Warning};
+use swansong_inject::view::{DUMP_READY_LABEL, ShapeError, Slot, Text};
+use swansong_inject::workload::WorkloadKind;
+use swansong_inject::{self, node_readiness};
 
 /// The one version of reviews that is spoken; every API server in support sends it.
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -208,7 +208,7 @@ fn text<'s>(slot: &'s Slot<Text<'_>>) -> &'s str {
 pub fn answer<'a>(body: &'a [u8], config: &Config, ready: ReadyNodes) -> Result<Answer<'a>, NotAReview> {
     let policy = config.policy();
     answer_with(body, config.strictness(), |kind, json| {
-        let mut outcome = inject::inject(kind, json, policy)?;
+        let mut outcome = swansong_inject::inject(kind, json, policy)?;
         if policy.node_readiness == NodeReadiness::Require {
             outcome.warnings.extend(may_stay_pending(&outcome, ready));
         }

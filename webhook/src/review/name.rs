@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Vis
 use serde_json::value::RawValue;
 
 use super::text;
-use crate::inject::view::{Slot, Text};
+use swansong_inject::view::{Slot, Text};
 
 /// Names an object in logs: `namespace/name`, or `namespace/prefix*` before the API server has made a name from the
 /// prefix. The namespace is the request's, as the object itself often lacks it.

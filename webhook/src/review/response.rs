@@ -11,8 +11,8 @@ use super::audit::Annotations;
 use super::name::Subject;
 use super::trim::{cut, printable};
 use super::{API_VERSION, KIND, Verdict};
-use crate::inject::report::{Outcome, Warning};
-use crate::reason::Reason;
+use swansong_inject::reason::Reason;
+use swansong_inject::report::{Outcome, Warning};
 
 /// The most warnings that are sent. The API server has a common allowance for the warnings of all webhooks.
 const MOST_WARNINGS: usize = 8;

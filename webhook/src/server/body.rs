@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::metrics::{Metrics, Refusal};
 use super::patience::Patience;
-use crate::reason::Reason;
+use swansong_inject::reason::Reason;
 
 /// Bodies up to this size are taken without asking: their sum is bounded by the number of connections.
 const SMALL: u64 = 16 << 10;

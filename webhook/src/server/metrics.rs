@@ -19,8 +19,8 @@ pub(super) use self::cause::{Closed, Refusal};
 pub use self::certificate::{CertificateEvent, CertificateMetrics};
 pub use self::job_guard::JobGuardMetrics;
 use super::histogram::Histogram;
-use crate::reason::Reason;
 use crate::review::{Answer, Kind, Verdict};
+use swansong_inject::reason::Reason;
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 

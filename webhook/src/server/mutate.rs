@@ -21,8 +21,8 @@ use super::patience::Patience;
 use super::quota::Quota;
 use crate::config::Config;
 use crate::ready_nodes::LastSeen;
-use crate::reason::Reason;
 use crate::review::{self, Answer, NotAReview};
+use swansong_inject::reason::Reason;
 
 /// What a request is answered with.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use swansong_dcmi::watch::{Counts, Line, Mode, State, Timing};
-use swansong_fault::{Event, Seen, Subject};
+use swansong_fault_model::{Event, Seen, Subject};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tracing::{info, warn};

@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use swansong_fault::device_plugin::{Data, DevicePlugin, NAMESPACE, Publishes, config_map_name};
+use swansong_fault_model::device_plugin::{Data, DevicePlugin, NAMESPACE, Publishes, config_map_name};
 use tokio::sync::watch;
 use tokio::time::timeout_at;
 use tracing::{info, warn};
@@ -126,7 +126,7 @@ impl Source for DevicePluginWatch {
 mod tests {
     use std::time::Duration;
 
-    use swansong_fault::device_plugin::{FRESH_FOR, check_code};
+    use swansong_fault_model::device_plugin::{FRESH_FOR, check_code};
 
     use super::*;
 

@@ -11,7 +11,7 @@ mod devices;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use swansong_fault::Seen;
+use swansong_fault_model::Seen;
 use tokio::sync::mpsc;
 
 pub use self::dcmi::{Dcmi, Settings as DcmiSettings};

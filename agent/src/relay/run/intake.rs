@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use swansong_fault::{Assertion, Code, Level, Origin, Seen, Severity, Why};
+use swansong_fault_model::{Assertion, Code, Level, Origin, Seen, Severity, Why};
 use swansong_outbox::Appended;
 use tracing::{info, warn};
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use swansong_fault::Subject;
-use swansong_fault::device_plugin::Publishes;
+use swansong_fault_model::Subject;
+use swansong_fault_model::device_plugin::Publishes;
 use tracing::warn;
 
 use super::{Done, TICK, Task, millis_of};

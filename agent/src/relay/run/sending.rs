@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use swansong_clusterd::process_fault::Cause;
 use swansong_clusterd::{PublicFault, SendError};
-use swansong_fault::{Assertion, Code};
+use swansong_fault_model::{Assertion, Code};
 use tracing::{info, warn};
 
 use super::{Done, Reported, Task};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use swansong_fault::device_plugin::Publishes;
+use swansong_fault_model::device_plugin::Publishes;
 use tracing::warn;
 
 use super::looks::device_info;

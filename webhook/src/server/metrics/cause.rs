@@ -1,6 +1,6 @@
 //! Why requests are refused and connections closed.
 
-use crate::reason::Reason;
+use swansong_inject::reason::Reason;
 
 /// Why a request got no review's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

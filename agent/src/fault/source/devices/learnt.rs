@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use swansong_fault::{CARD_DROP, Code, DriverFault, Seen, Severity, Standing, Subject};
+use swansong_fault_model::{CARD_DROP, Code, DriverFault, Seen, Severity, Standing, Subject};
 
 use super::look::{Facts, There, Thing};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt as _;
 
-use swansong_fault::DriverFault;
+use swansong_fault_model::DriverFault;
 
 use crate::check::{Demand, Product, devices, driver};
 use crate::reason::Reason;

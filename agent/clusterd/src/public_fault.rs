@@ -1,0 +1,385 @@
+//! A fault as ClusterD takes it.
+//!
+//! Source: `docs/zh/scheduling/06_api/04_clusterd/03_public_fault_apis.md` and
+//! `clusterd/pkg/application/publicfault/checker.go` of MindCluster. ClusterD drops a fault that breaks a rule, writes
+//! that to its log and answers 0 if another fault of the message is valid, so nothing invalid may ever leave us.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use swansong_fault_model::Assertion;
+
+use crate::class::Class;
+use crate::text;
+
+/// Faults in one message.
+pub const MAX_BATCH: usize = 100;
+/// Devices of one fault.
+const MAX_DEVICES: usize = 32;
+/// The highest physical id of a device.
+const MAX_DEVICE: u32 = 31;
+/// Characters of a description.
+const MAX_DESCRIPTION: usize = 512;
+/// Pairs of a location.
+const MAX_LOCATION: usize = 10;
+/// Bytes of a key of a location.
+const MAX_KEY: usize = 16;
+/// Bytes of a value of a location.
+const MAX_VALUE: usize = 128;
+/// 2025-01-01T00:00:00Z in milliseconds since 1970; nothing older is taken.
+const EARLIEST: u64 = 1_735_689_600_000;
+/// The last moment that has thirteen digits.
+const LATEST: u64 = 9_999_999_999_999;
+
+/// What kind of thing a fault is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FaultType {
+    /// A device.
+    #[serde(rename = "NPU")]
+    Npu,
+    /// The node.
+    Node,
+}
+
+/// A fault as ClusterD takes it. [`Draft::finish`] makes one that keeps all rules; [`PublicFault::validate`] proves one
+/// that came from elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PublicFault {
+    /// The same for all that is sent of one episode; 8–128 letters, digits, `-`, `_`, `.`. See [`crate::fault_id()`].
+    pub fault_id: String,
+    /// About what.
+    pub fault_type: FaultType,
+    /// What ClusterD is to do.
+    pub class: Class,
+    /// When the fault *occurred*, also in a recovery; milliseconds since 1970.
+    pub fault_time: u64,
+    /// Came, went, or merely happened.
+    pub assertion: Assertion,
+    /// Where, for people: at most ten pairs; keys of at most 16, values of at most 128 bytes.
+    pub location: BTreeMap<String, String>,
+    /// The node's name, never empty: with an empty one ClusterD picks some other node.
+    pub node: String,
+    /// Physical ids of the devices, 0–31, each once, at least one.
+    pub devices: Vec<u32>,
+    /// For people: at most 512 characters, no white space but blanks.
+    pub description: String,
+}
+
+/// What a fault is made of. The texts for people may be any: they are made to fit. All else has to be right.
+#[derive(Debug, Clone)]
+pub struct Draft<'a> {
+    /// See [`PublicFault::fault_id`].
+    pub fault_id: String,
+    /// See [`PublicFault::fault_type`].
+    pub fault_type: FaultType,
+    /// See [`PublicFault::class`].
+    pub class: Class,
+    /// See [`PublicFault::fault_time`].
+    pub fault_time: u64,
+    /// See [`PublicFault::assertion`].
+    pub assertion: Assertion,
+    /// See [`PublicFault::node`].
+    pub node: &'a str,
+    /// In any order.
+    pub devices: &'a [u32],
+    /// Pairs beyond the tenth are left out.
+    pub location: &'a [(&'a str, &'a str)],
+    /// Any text.
+    pub description: &'a str,
+}
+
+/// ClusterD wouldn't take the fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("ClusterD would drop fault `{fault_id}`: {field} {rule}")]
+pub struct Invalid {
+    /// The fault; at most 128 characters of it.
+    pub fault_id: String,
+    /// The field.
+    pub field: Field,
+    /// What it has to be.
+    pub rule: &'static str,
+}
+
+/// A field of a public fault, by its name in ClusterD's document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Field {
+    /// `faultId`
+    FaultId,
+    /// `faultTime`
+    FaultTime,
+    /// `faultLocation`
+    FaultLocation,
+    /// `influence.nodeName`
+    NodeName,
+    /// `influence.deviceIds`
+    DeviceIds,
+    /// `description`
+    Description,
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::FaultId => "faultId",
+            Self::FaultTime => "faultTime",
+            Self::FaultLocation => "faultLocation",
+            Self::NodeName => "influence.nodeName",
+            Self::DeviceIds => "influence.deviceIds",
+            Self::Description => "description",
+        })
+    }
+}
+
+impl Draft<'_> {
+    /// The fault, if it keeps all rules.
+    pub fn finish(self) -> Result<PublicFault, Invalid> {
+        let mut devices = self.devices.to_vec();
+        devices.sort_unstable();
+        let mut location = BTreeMap::new();
+        for (key, value) in self.location.iter().take(MAX_LOCATION) {
+            let key = text::one_line_of_bytes(key, MAX_KEY);
+            location.entry(key).or_insert_with(|| text::one_line_of_bytes(value, MAX_VALUE));
+        }
+        let fault = PublicFault {
+            fault_id: self.fault_id,
+            fault_type: self.fault_type,
+            class: self.class,
+            fault_time: self.fault_time,
+            assertion: self.assertion,
+            location,
+            node: self.node.to_owned(),
+            devices,
+            description: text::one_line(self.description, MAX_DESCRIPTION),
+        };
+        fault.validate().map(|()| fault)
+    }
+}
+
+impl PublicFault {
+    /// Proves every rule that ClusterD checks, and that the node has a name.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        let rules = [
+            (Field::FaultId, is_id(&self.fault_id), "has to be 8 to 128 letters, digits, `-`, `_`, `.`"),
+            (
+                Field::FaultTime,
+                (EARLIEST..=LATEST).contains(&self.fault_time),
+                "has to be in milliseconds and not before 2025",
+            ),
+            (
+                Field::FaultLocation,
+                is_location(&self.location),
+                "has to be at most 10 pairs, keys of at most 16 and values of at most 128 bytes",
+            ),
+            (
+                Field::NodeName,
+                is_node_name(&self.node),
+                "has to be a node's name: 1 to 253 of a-z, 0-9, `-`, `.`",
+            ),
+            (Field::DeviceIds, are_devices(&self.devices), "has to be 1 to 32 ids of 0 to 31, each once"),
+            (
+                Field::Description,
+                is_description(&self.description),
+                "has to be at most 512 characters without white space but blanks",
+            ),
+        ];
+        match rules.into_iter().find(|(_, kept, _)| !kept) {
+            Some((field, _, rule)) => {
+                let fault_id = text::one_line(&self.fault_id, 128);
+                Err(Invalid { fault_id, field, rule })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The same episode with another assertion; a recovery still tells when the fault occurred.
+    #[must_use]
+    pub fn asserting(&self, assertion: Assertion) -> Self {
+        Self { assertion, ..self.clone() }
+    }
+}
+
+/// `^[a-zA-Z0-9-_.]{8,128}$`
+pub(crate) fn is_id(id: &str) -> bool {
+    (8..=128).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+}
+
+/// `^[a-z0-9]([a-z0-9-.]{0,251}[a-z0-9])?$`
+fn is_node_name(name: &str) -> bool {
+    let edge = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = name.as_bytes();
+    let edges = bytes.first().is_some_and(edge) && bytes.last().is_some_and(edge);
+    edges && name.len() <= 253 && bytes.iter().all(|byte| edge(byte) || matches!(byte, b'-' | b'.'))
+}
+
+fn is_location(location: &BTreeMap<String, String>) -> bool {
+    let fits = |(key, value): (&String, &String)| key.len() <= MAX_KEY && value.len() <= MAX_VALUE;
+    location.len() <= MAX_LOCATION && location.iter().all(fits)
+}
+
+fn are_devices(devices: &[u32]) -> bool {
+    let mut seen = 0_u32;
+    let new = |&device: &u32| {
+        // `1 << device` is there for 0 to 31 and nothing else.
+        let bit = 1_u32.checked_shl(device).filter(|_| device <= MAX_DEVICE).unwrap_or_default();
+        let new = bit & !seen != 0;
+        seen |= bit;
+        new
+    };
+    (1..=MAX_DEVICES).contains(&devices.len()) && devices.iter().all(new)
+}
+
+/// `^[\S ]{0,512}$`, and no control character or Unicode white space either.
+fn is_description(text: &str) -> bool {
+    let allowed = |c: char| c == ' ' || !(c.is_whitespace() || c.is_control());
+    text.chars().count() <= MAX_DESCRIPTION && text.chars().all(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sound() -> PublicFault {
+        PublicFault {
+            fault_id: "worker-7.npu3.80E01801.1756000000000".to_owned(),
+            fault_type: FaultType::Npu,
+            class: Class::ChipSeparate,
+            fault_time: 1_756_000_000_000,
+            assertion: Assertion::Occur,
+            location: BTreeMap::from([("npu".to_owned(), "3".to_owned())]),
+            node: "worker-7".to_owned(),
+            devices: vec![3],
+            description: "heartbeat of the device is lost".to_owned(),
+        }
+    }
+
+    #[test]
+    fn every_rule_has_its_field() {
+        type Change = fn(&mut PublicFault);
+        let cases: [(Field, &[Change]); 6] = [
+            (
+                Field::FaultId,
+                &[
+                    |f| f.fault_id = "a".repeat(7),
+                    |f| f.fault_id = "a".repeat(129),
+                    |f| f.fault_id = "abcdefg:h".to_owned(),
+                    |f| f.fault_id = "abcdefg/h".to_owned(),
+                    |f| f.fault_id = "abcdefgh\n".to_owned(),
+                    |f| f.fault_id = "abcdefgé".to_owned(),
+                    |f| f.fault_id.clear(),
+                ],
+            ),
+            (
+                Field::FaultTime,
+                &[|f| f.fault_time /= 1000, |f| f.fault_time = EARLIEST - 1, |f| f.fault_time = LATEST + 1],
+            ),
+            (
+                Field::FaultLocation,
+                &[
+                    |f| f.location = (0..11).map(|i| (i.to_string(), String::new())).collect(),
+                    |f| f.location = BTreeMap::from([("k".repeat(17), String::new())]),
+                    |f| f.location = BTreeMap::from([(String::new(), "v".repeat(129))]),
+                    |f| f.location = BTreeMap::from([("键".repeat(6), String::new())]),
+                ],
+            ),
+            (
+                Field::NodeName,
+                &[
+                    |f| f.node.clear(),
+                    |f| f.node = "a".repeat(254),
+                    |f| f.node = "Worker".to_owned(),
+                    |f| f.node = "-a".to_owned(),
+                    |f| f.node = "a.".to_owned(),
+                    |f| f.node = "a b".to_owned(),
+                    |f| f.node = " ".to_owned(),
+                ],
+            ),
+            (
+                Field::DeviceIds,
+                &[
+                    |f| f.devices.clear(),
+                    |f| f.devices = vec![32],
+                    |f| f.devices = vec![u32::MAX],
+                    |f| f.devices = vec![1, 2, 1],
+                    |f| f.devices = (0..33).collect(),
+                ],
+            ),
+            (
+                Field::Description,
+                &[
+                    |f| f.description = "d".repeat(513),
+                    |f| f.description = "a\nb".to_owned(),
+                    |f| f.description = "a\tb".to_owned(),
+                ],
+            ),
+        ];
+        assert_eq!(sound().validate(), Ok(()));
+        for (field, changes) in cases {
+            for (i, change) in changes.iter().enumerate() {
+                let mut fault = sound();
+                change(&mut fault);
+                let error = fault.validate().expect_err(&format!("{field} {i} breaks a rule"));
+                assert_eq!(error.field, field, "{i}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_limits_themselves_are_taken() {
+        let changes: [fn(&mut PublicFault); 12] = [
+            |f| f.fault_id = "a-_.A0zZ".to_owned(),
+            |f| f.fault_id = "a".repeat(128),
+            |f| f.fault_time = EARLIEST,
+            |f| f.fault_time = LATEST,
+            |f| f.location = (0..10).map(|i| (format!("{i:016}"), "v".repeat(128))).collect(),
+            |f| f.location.clear(),
+            |f| f.location = BTreeMap::from([("npu".to_owned(), String::new())]),
+            |f| f.node = "a".to_owned(),
+            |f| f.node = "a".repeat(253),
+            |f| f.devices = (0..32).collect(),
+            |f| f.description.clear(),
+            |f| f.description = "障".repeat(512),
+        ];
+        for (i, change) in changes.iter().enumerate() {
+            let mut fault = sound();
+            change(&mut fault);
+            assert_eq!(fault.validate(), Ok(()), "{i}");
+        }
+    }
+
+    #[test]
+    fn a_recovery_tells_when_the_fault_occurred() {
+        let recovery = sound().asserting(Assertion::Recover);
+        assert_eq!(recovery, PublicFault { assertion: Assertion::Recover, ..sound() });
+    }
+
+    #[test]
+    fn it_survives_being_kept() {
+        let kept = serde_json::to_string(&sound()).expect("JSON");
+        assert_eq!(serde_json::from_str::<PublicFault>(&kept).expect("a fault"), sound());
+    }
+
+    proptest! {
+        #[test]
+        fn texts_for_people_never_make_a_fault_invalid(
+            description in any::<String>(),
+            location in prop::collection::vec((any::<String>(), any::<String>()), 0..14),
+            mut devices in prop::collection::btree_set(0u32..32, 1..=32).prop_map(Vec::from_iter),
+        ) {
+            devices.reverse();
+            let location: Vec<_> = location.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+            let PublicFault { fault_id, fault_type, class, fault_time, assertion, node, .. } = sound();
+            let draft = Draft {
+                fault_id, fault_type, class, fault_time, assertion,
+                node: &node, devices: &devices, location: &location, description: &description,
+            };
+            let fault = draft.finish().expect("the rest is sound");
+            prop_assert_eq!(fault.validate(), Ok(()));
+            prop_assert!(fault.devices.is_sorted());
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a record of the driver means.
+
+use swansong_fault_model::{Assertion, Code, Severity};
+
+use crate::layout::Event;
+use crate::text::one_line;
+
+/// `DMS_FAULT_EVENT` of `enum dcmi_event_type`.
+const FAULT: u32 = 0;
+
+/// A device has been reset: MindCluster asks it for its faults then and handles this no further
+/// (`DoSaveDevFaultInfo` in `ascend-device-plugin/pkg/common/fault_code.go`).
+const RESET_FINISHED: u32 = 0x8C2F_A009;
+
+/// What a record means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// Nothing: no fault, or the event id 0 that MindCluster passes over.
+    Nothing,
+    /// The device has to be asked: it was reset, or what is said of it can't be understood.
+    Ask {
+        /// The device's logic id.
+        logic: u32,
+        /// Whether it was understood.
+        understood: bool,
+    },
+    /// A fault came, went or happened.
+    Fault(Fault),
+}
+
+/// A fault of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) logic: u32,
+    pub(crate) code: Code,
+    pub(crate) severity: Option<Severity>,
+    pub(crate) assertion: Assertion,
+    pub(crate) name: Option<String>,
+}
+
+impl Meaning {
+    pub(crate) fn of(event: &Event) -> Self {
+        let record = &event.dms_event;
+        if event.kind != FAULT || record.event_id == 0 {
+            return Self::Nothing;
+        }
+        let logic = record.deviceid.into();
+        if record.event_id == RESET_FINISHED {
+            return Self::Ask { logic, understood: true };
+        }
+        let Some(assertion) = Assertion::from_number(record.assertion) else {
+            return Self::Ask { logic, understood: false };
+        };
+        Self::Fault(Fault {
+            logic,
+            code: Code::from(record.event_id),
+            severity: Severity::from_number(record.severity),
+            assertion,
+            name: one_line(&record.event_name),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::layout::DmsFaultEvent;
+
+    fn event(kind: u32, event_id: u32, severity: u8, assertion: u8, event_name: [u8; 256]) -> Event {
+        let dms_event = DmsFaultEvent {
+            event_id,
+            deviceid: 3,
+            node_type: 0,
+            node_id: 0,
+            sub_node_type: 0,
+            sub_node_id: 0,
+            severity,
+            assertion,
+            event_serial_num: 0,
+            notify_serial_num: 0,
+            alarm_raised_time: 0,
+            event_name,
+            additional_info: [0; 32],
+            resv: [0; 32],
+        };
+        Event { kind, dms_event }
+    }
+
+    #[test]
+    fn what_is_no_fault() {
+        for (kind, id, assertion, meaning) in [
+            (0, 0, 1, Meaning::Nothing),
+            (1, 0x80E0_1801, 1, Meaning::Nothing),
+            (u32::MAX, 0x80E0_1801, 1, Meaning::Nothing),
+            (0, 0x8C2F_A009, 2, Meaning::Ask { logic: 3, understood: true }),
+            (0, 0x80E0_1801, 3, Meaning::Ask { logic: 3, understood: false }),
+        ] {
+            assert_eq!(
+                Meaning::of(&event(kind, id, 0, assertion, [0; 256])),
+                meaning,
+                "{kind} {id:X} {assertion}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_record_has_a_meaning(
+            kind in prop_oneof![Just(0), any::<u32>()],
+            id: u32,
+            severity: u8,
+            assertion in prop_oneof![0..3_u8, any::<u8>()],
+            name: [u8; 256],
+        ) {
+            match Meaning::of(&event(kind, id, severity, assertion, name)) {
+                Meaning::Fault(fault) => {
+                    prop_assert!(kind == 0 && id != 0 && assertion < 3);
+                    prop_assert_eq!(fault.code.number(), u64::from(id));
+                    prop_assert_eq!(fault.severity.is_some(), severity < 4);
+                    prop_assert!(fault.name.is_none_or(|name| !name.contains(char::is_control)));
+                }
+                Meaning::Ask { logic, .. } => prop_assert_eq!(logic, 3),
+                Meaning::Nothing => prop_assert!(kind != 0 || id == 0),
+            }
+        }
+    }
+}

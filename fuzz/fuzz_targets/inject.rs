@@ -1,4 +1,0 @@
-//! The law of the same name, on any input.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| swansong_laws::inject(input));

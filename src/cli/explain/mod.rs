@@ -1,0 +1,88 @@
+//! `swansong explain`: what would be done to workload files, and why.
+
+mod report;
+mod reset;
+mod text;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use swansong::manifest::objects::{Object, objects};
+use swansong_inject::inject;
+use swansong_inject::report::Outcome;
+
+use self::report::{Entry, Report};
+use super::files::{Files, Input, ObjectFault, print};
+use super::inject::PolicyFile;
+
+/// Say what an injection would do to workload files, and why
+///
+/// Nothing is changed. Exit status: 0; 1 when the input can't be read; with --fail-on-warning 2 when there is any
+/// warning.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Explain {
+    #[command(flatten)]
+    files: Files,
+    /// For people or for programs
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+    /// Exit with status 2 when there is any warning
+    #[arg(long)]
+    fail_on_warning: bool,
+    #[command(flatten)]
+    policy: PolicyFile,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// A page for people
+    Text,
+    /// {"documents": [{kind, name, namespace, strategies, injected, skipReason, templates, warnings, …}]}
+    Json,
+}
+
+impl Explain {
+    /// Reads, looks, prints.
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        let policy = self.policy.load()?;
+        let inputs = self.files.read()?;
+        let all = found(&inputs)?;
+        let mut entries = Vec::with_capacity(all.len());
+        for Found { input, document, object } in &all {
+            let outcome = match object.workload {
+                Ok(kind) => inject(kind, &object.to_json(), &policy).map_err(|error| {
+                    ObjectFault::from(error).locate(input, &input.source.documents[*document], object)
+                })?,
+                Err(reason) => Outcome { skip: Some(reason), ..Outcome::default() },
+            };
+            let note = reset::note(object, &outcome, all.iter().map(|found| &found.object));
+            entries.push(Entry::new(&input.name, *document, object, outcome, note));
+        }
+        let report = Report::new(entries);
+        print(&match self.output {
+            Format::Text => text::page(&report, inputs.len() > 1),
+            Format::Json => serde_json::to_string_pretty(&report)? + "\n",
+        })?;
+        let warned = self.fail_on_warning && report.has_warnings();
+        Ok(if warned { ExitCode::from(2) } else { ExitCode::SUCCESS })
+    }
+}
+
+/// An object and where it was found.
+struct Found<'i> {
+    input: &'i Input,
+    /// Position in the file, from 0.
+    document: usize,
+    object: Object<'i>,
+}
+
+fn found(inputs: &[Input]) -> anyhow::Result<Vec<Found<'_>>> {
+    let mut all = Vec::new();
+    for input in inputs {
+        for (position, document) in input.source.documents.iter().enumerate() {
+            let objects = objects(document).with_context(|| input.name.clone())?;
+            all.extend(objects.into_iter().map(|object| Found { input, document: position, object }));
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,152 @@
+//! The explanation as data: what `-o json` prints and the page is made of.
+
+use serde::Serialize;
+use swansong::manifest::objects::Object;
+use swansong_inject::reason::Reason;
+use swansong_inject::record;
+use swansong_inject::report::{ActionKind, Outcome, TemplateReport};
+use swansong_inject::workload::WorkloadKind;
+
+use super::reset::Note;
+
+/// The links of the chain that no admission can tie, in the words of MindCluster's documentation.
+const REMINDERS: [&str; 3] = [
+    "image: install the TaskD and MindIO-TTP wheels; CANN brings libmspti.so",
+    "image, PyTorch: import taskd.python.adaptor.patch in torch's distributed/run.py",
+    "start script: when RANK is 0, start the TaskD Manager (manager.py) in the background before the training",
+];
+
+/// All of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) documents: Vec<Entry>,
+    /// What stays to be done by hand for jobs that are injected.
+    pub(super) reminders: Vec<&'static str>,
+}
+
+/// One object.
+#[derive(Debug, Serialize)]
+pub(super) struct Entry {
+    pub(super) file: String,
+    /// Position in the file, from 0.
+    pub(super) document: usize,
+    /// JSON pointer in the document, for an item of a List.
+    pub(super) path: String,
+    pub(super) kind: String,
+    pub(super) name: String,
+    pub(super) namespace: String,
+    pub(super) strategies: Vec<String>,
+    pub(super) injected: bool,
+    #[serde(rename = "skipReason")]
+    pub(super) skip: Option<Reason>,
+    /// How many fields the injection adds or changes.
+    pub(super) changes: usize,
+    /// What is done to the job's own metadata.
+    pub(super) actions: Vec<JobAction>,
+    pub(super) templates: Vec<TemplateReport>,
+    pub(super) warnings: Vec<String>,
+    /// What is worth knowing and asks for nothing.
+    pub(super) notes: Vec<String>,
+    /// Whether a note tells of something that has to be there and wasn't seen.
+    #[serde(skip)]
+    pub(super) open: bool,
+    /// What people call the kind.
+    #[serde(skip)]
+    pub(super) title: String,
+}
+
+/// A change to a job's own metadata.
+#[derive(Debug, Serialize)]
+pub(super) struct JobAction {
+    pub(super) field: String,
+    pub(super) action: ActionKind,
+    pub(super) value: Option<String>,
+    pub(super) reason: Reason,
+}
+
+impl Report {
+    pub(super) fn new(documents: Vec<Entry>) -> Self {
+        let any = documents.iter().any(|entry| entry.injected);
+        Self { documents, reminders: if any { REMINDERS.to_vec() } else { Vec::new() } }
+    }
+
+    pub(super) fn has_warnings(&self) -> bool {
+        self.documents.iter().any(|entry| !entry.warnings.is_empty())
+    }
+}
+
+impl Entry {
+    pub(super) fn new(
+        file: &str,
+        document: usize,
+        object: &Object<'_>,
+        outcome: Outcome,
+        note: Option<Note>,
+    ) -> Self {
+        let actions = job_actions(object, &outcome);
+        let containers = outcome.templates.iter().flat_map(|template| &template.containers);
+        let fields = outcome.templates.iter().flat_map(|template| &template.actions);
+        let changes = fields
+            .chain(containers.flat_map(|container| &container.actions))
+            .filter(|action| matches!(action.action, ActionKind::Added | ActionKind::Merged))
+            .count();
+        Self {
+            file: file.to_owned(),
+            document,
+            path: object.path.clone(),
+            kind: object.kind.clone(),
+            name: object.name.clone(),
+            namespace: object.namespace.clone(),
+            injected: outcome.injected(),
+            skip: outcome.skip,
+            changes: changes + actions.len(),
+            actions,
+            warnings: outcome
+                .warnings
+                .iter()
+                .map(|warning| format!("{}: {}", warning.reason, warning.message))
+                .collect(),
+            strategies: outcome.strategies,
+            templates: outcome.templates,
+            open: note.as_ref().is_some_and(|note| !note.sound),
+            notes: note.into_iter().map(|note| note.text).collect(),
+            title: title(object),
+        }
+    }
+}
+
+fn title(object: &Object<'_>) -> String {
+    match object.workload {
+        Ok(WorkloadKind::VolcanoJob) => "Volcano Job".to_owned(),
+        Err(Reason::KindMissing) => "object without kind".to_owned(),
+        _ => object.kind.clone(),
+    }
+}
+
+/// The changes to a job's own metadata, read off the operations.
+fn job_actions(object: &Object<'_>, outcome: &Outcome) -> Vec<JobAction> {
+    let mut actions = Vec::new();
+    if !matches!(object.workload, Ok(kind) if kind != WorkloadKind::Pod) {
+        return actions;
+    }
+    for operation in &outcome.operations {
+        let Some(inside) = operation.path.strip_prefix("/metadata/") else { continue };
+        let Some(value) = &operation.value else { continue };
+        let value: serde_json::Value = serde_json::from_str(value.get()).unwrap_or_default();
+        let (map, members) = match (inside.split_once('/'), value) {
+            (Some((map, key)), value) => (map, vec![(key.replace("~1", "/").replace("~0", "~"), value)]),
+            (None, serde_json::Value::Object(members)) => (inside, members.into_iter().collect()),
+            (None, _) => continue,
+        };
+        for (key, value) in members.into_iter().filter(|(key, _)| key != record::ANNOTATION) {
+            let there = object.metadata(map).is_some_and(|map| map.get(&key).is_some());
+            actions.push(JobAction {
+                field: format!("{map}.{key}"),
+                action: if there { ActionKind::Merged } else { ActionKind::Added },
+                value: value.as_str().map(str::to_owned),
+                reason: if there { Reason::StrategyNormalised } else { Reason::Required },
+            });
+        }
+    }
+    actions
+}

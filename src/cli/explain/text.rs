@@ -1,0 +1,189 @@
+//! The explanation as a page for people.
+
+use std::fmt::Write;
+
+use swansong_inject::reason::Reason;
+use swansong_inject::report::{Action, ActionKind, TemplateReport};
+
+use super::report::{Entry, Report};
+
+/// Longer values get lines of their own, so that the reasons stay in one column.
+const WIDEST: usize = 34;
+
+/// Writes the page; `files` says whether to name the file of each object.
+pub(super) fn page(report: &Report, files: bool) -> String {
+    let mut page = Page { out: String::new(), files };
+    for (index, entry) in report.documents.iter().enumerate() {
+        let brief = entry.templates.is_empty() && entry.warnings.is_empty() && entry.notes.is_empty();
+        let before = index.checked_sub(1).and_then(|before| report.documents.get(before));
+        if before.is_some_and(|before| !(brief && before.templates.is_empty())) {
+            page.line(0, "");
+        }
+        page.entry(entry);
+    }
+    if report.documents.is_empty() {
+        page.line(0, "no objects in the input");
+    }
+    if !report.reminders.is_empty() {
+        page.line(0, "");
+        page.line(0, "Not tied at admission, so see to it yourself:");
+        for reminder in &report.reminders {
+            page.line(2, &format!("- {reminder}"));
+        }
+    }
+    page.out
+}
+
+struct Page {
+    out: String,
+    files: bool,
+}
+
+/// A row of a table.
+struct Row<'a> {
+    mark: char,
+    field: &'a str,
+    value: &'a str,
+    reason: Reason,
+}
+
+impl<'a> Row<'a> {
+    fn of(action: &'a Action) -> Self {
+        let value = action.value.as_deref().unwrap_or_default();
+        Self { mark: mark(action.action), field: &action.field, value, reason: action.reason }
+    }
+}
+
+const fn mark(action: ActionKind) -> char {
+    match action {
+        ActionKind::Added => '+',
+        ActionKind::Merged => '~',
+        ActionKind::Kept => '=',
+        ActionKind::Skipped => '-',
+    }
+}
+
+impl Page {
+    fn line(&mut self, indent: usize, text: &str) {
+        // Writing into a String has no way to fail.
+        let _ = writeln!(self.out, "{:indent$}{text}", "");
+    }
+
+    fn entry(&mut self, entry: &Entry) {
+        let kind = &entry.title;
+        let name = if entry.name.is_empty() { "(no name)" } else { &entry.name };
+        let name =
+            if entry.namespace.is_empty() { name.to_owned() } else { format!("{}/{name}", entry.namespace) };
+        let file = if self.files { format!("{}, ", entry.file) } else { String::new() };
+        let item = entry.path.strip_prefix("/items/").map_or(String::new(), |item| format!(", item {item}"));
+        let place = format!("({file}document {}{item})", entry.document + 1);
+        self.line(0, &format!("{kind} {name}  {place}"));
+        self.line(2, &verdict(entry));
+        if entry.injected && !entry.strategies.is_empty() {
+            self.line(2, &format!("strategies: {}", entry.strategies.join(", ")));
+        }
+        if !entry.actions.is_empty() {
+            self.line(2, "the job's own metadata");
+            let rows = entry.actions.iter().map(|action| Row {
+                mark: mark(action.action),
+                field: &action.field,
+                value: action.value.as_deref().unwrap_or_default(),
+                reason: action.reason,
+            });
+            self.table(&rows.collect::<Vec<_>>());
+        }
+        // A reason that holds for all of them was said above; an opt-out is copied to the templates nevertheless.
+        for template in entry.templates.iter().filter(|it| entry.injected || !it.actions.is_empty()) {
+            self.template(template);
+        }
+        for warning in &entry.warnings {
+            self.line(2, &format!("WARNING {warning}"));
+        }
+        for note in &entry.notes {
+            self.line(2, &format!("note: {note}"));
+        }
+    }
+
+    fn template(&mut self, template: &TemplateReport) {
+        let rank = if template.rank_zero { ", rank 0" } else { "" };
+        let title = format!("{}{rank}", title(&template.path));
+        match template.skip {
+            Some(reason) => {
+                self.line(2, &format!("{title}: left alone: {} ({reason})", sentence(reason)));
+            }
+            None => self.line(2, &title),
+        }
+        self.table(&template.actions.iter().map(Row::of).collect::<Vec<_>>());
+        for container in &template.containers {
+            self.line(4, &format!("container {}", container.name));
+            self.table(&container.actions.iter().map(Row::of).collect::<Vec<_>>());
+        }
+    }
+
+    fn table(&mut self, rows: &[Row<'_>]) {
+        let fits = |row: &Row<'_>| row.value.chars().count() <= WIDEST;
+        let below = |row: &Row<'_>| match row.value.split(':').count() {
+            1 => "(below)".to_owned(),
+            count => format!("({count} below)"),
+        };
+        let values: Vec<String> =
+            rows.iter().map(|row| if fits(row) { row.value.to_owned() } else { below(row) }).collect();
+        let field_width = rows.iter().map(|row| row.field.chars().count()).max().unwrap_or_default();
+        let value_width = values.iter().map(|value| value.chars().count()).max().unwrap_or_default();
+        for (row, value) in rows.iter().zip(&values) {
+            let reason = short(row.reason);
+            let line = format!("{} {:field_width$}  {value:value_width$}  {reason}", row.mark, row.field);
+            self.line(6, line.trim_end());
+            if !fits(row) {
+                for part in row.value.split(':') {
+                    self.line(10, part);
+                }
+            }
+        }
+    }
+}
+
+/// The whole story in a line.
+fn verdict(entry: &Entry) -> String {
+    if let Some(reason) = entry.skip {
+        let but = if entry.changes == 0 { "" } else { " but for what is below" };
+        return format!("left alone{but}: {} ({reason})", sentence(reason));
+    }
+    let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let changes = count(entry.changes, "change");
+    let warnings = count(entry.warnings.len(), "warning");
+    let done = if entry.changes == 0 { "nothing to add" } else { &format!("injected: {changes}") };
+    let condition = if entry.open { ", given the ConfigMap of the note" } else { "" };
+    match (entry.changes, entry.warnings.len()) {
+        (0, 0) => format!("nothing to do: already complete{condition}"),
+        (_, 0) => format!("ready to dump after injection: {changes}{condition}"),
+        (_, _) => format!("{done}; {warnings} to see to"),
+    }
+}
+
+/// A reason in a table, where the common ones needn't be whole sentences.
+fn short(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Required => "was missing",
+        Reason::AlreadyPresent => "already right",
+        Reason::StrategyCopied | Reason::OptionCopied => "copied from the job, since nobody else does",
+        other => sentence(other),
+    }
+}
+
+fn sentence(reason: Reason) -> &'static str {
+    reason.description().trim().trim_end_matches('.')
+}
+
+fn title(path: &str) -> String {
+    let part = path.rsplit('/').nth(1).unwrap_or_default().replace("~1", "/").replace("~0", "~");
+    if path.is_empty() {
+        "the pod".to_owned()
+    } else if path.starts_with("/spec/replicaSpecs/") {
+        format!("replica {part}")
+    } else if path.starts_with("/spec/tasks/") {
+        format!("task {part}")
+    } else {
+        "pod template".to_owned()
+    }
+}

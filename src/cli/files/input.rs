@@ -1,0 +1,86 @@
+//! Reading the files named by `-f`.
+
+use std::io::{ErrorKind, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail};
+use swansong::manifest::source::Source;
+
+/// Where the documents come from
+#[derive(Debug, clap::Args)]
+pub(crate) struct Files {
+    /// File with Kubernetes objects, YAML or JSON; `-` is standard input. May be repeated [default: -]
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+/// A file that was read.
+#[derive(Debug)]
+pub(crate) struct Input {
+    /// Its name in messages.
+    pub(crate) name: String,
+    /// Its documents.
+    pub(crate) source: Source,
+}
+
+impl Files {
+    /// Reads them all.
+    pub(crate) fn read(&self) -> anyhow::Result<Vec<Input>> {
+        let standard_input = [PathBuf::from("-")];
+        let files = if self.files.is_empty() { &standard_input[..] } else { &self.files };
+        if files.iter().filter(|file| is_standard_input(file)).count() > 1 {
+            bail!("-f - is given twice, but standard input can be read once only; remove one");
+        }
+        files.iter().map(|file| read(file)).collect()
+    }
+}
+
+fn is_standard_input(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+/// A file's name in messages, and its text.
+pub(crate) fn read_text(file: &Path) -> anyhow::Result<(String, String)> {
+    let name = if is_standard_input(file) { "standard input".to_owned() } else { file.display().to_string() };
+    let text = bytes(file).and_then(text).with_context(|| name.clone())?;
+    Ok((name, text))
+}
+
+fn read(file: &Path) -> anyhow::Result<Input> {
+    let (name, text) = read_text(file)?;
+    let source = Source::read(text).with_context(|| name.clone())?;
+    Ok(Input { name, source })
+}
+
+fn bytes(file: &Path) -> anyhow::Result<Vec<u8>> {
+    if is_standard_input(file) {
+        let mut bytes = Vec::new();
+        if std::io::stdin().is_terminal() {
+            eprintln!("swansong: reading standard input, Ctrl-D ends it; name a file with -f");
+        }
+        std::io::stdin().lock().read_to_end(&mut bytes).context("it can't be read")?;
+        return Ok(bytes);
+    }
+    match std::fs::read(file) {
+        Ok(bytes) => Ok(bytes),
+        Err(error) => Err(match error.kind() {
+            ErrorKind::NotFound => anyhow!("there is no such file; check the path"),
+            ErrorKind::IsADirectory => anyhow!("it is a directory; name the files in it, each with -f"),
+            ErrorKind::PermissionDenied => anyhow!("it may not be read by this user; check its permissions"),
+            _ => anyhow!("it can't be read: {error}"),
+        }),
+    }
+}
+
+fn text(bytes: Vec<u8>) -> anyhow::Result<String> {
+    if matches!(bytes.as_slice(), [0xff, 0xfe, ..] | [0xfe, 0xff, ..]) {
+        bail!("it is UTF-16 text; save it as UTF-8 (`iconv -f UTF-16 -t UTF-8`)");
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..valid].split(|byte| *byte == b'\n').count();
+        anyhow!(
+            "line {line}: it isn't UTF-8 text (byte {valid}); save it as UTF-8 (`iconv -f GB18030 -t UTF-8`)"
+        )
+    })
+}

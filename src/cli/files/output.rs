@@ -1,0 +1,101 @@
+//! Patched documents as YAML, JSON or operations.
+
+use std::io::{ErrorKind, Write};
+
+use anyhow::Context;
+use swansong::manifest::data::Data;
+
+use super::input::Input;
+use super::patch::Patched;
+
+/// The byte order mark.
+const MARK: char = '\u{feff}';
+
+/// What is printed
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// The documents as they were written, with the changes in place; JSON stays JSON, which is YAML too
+    Yaml,
+    /// Each object as JSON, one behind the other, as `kubectl apply -f -` and `jq` read them
+    Json,
+    /// One JSON array of the changes: {file, document (from 0), kind, name, namespace, patch (RFC 6902)} for each document with a workload
+    Patch,
+}
+
+/// Puts the output together; nothing is printed before all of it is there.
+pub(crate) fn render(inputs: &[Input], patched: &[Vec<Patched>], format: Format) -> anyhow::Result<String> {
+    match format {
+        Format::Yaml => Ok(yaml(inputs, patched)),
+        Format::Json => json(patched),
+        Format::Patch => {
+            let all = patched.iter().flatten().filter_map(|document| document.patch.as_ref());
+            Ok(serde_json::to_string_pretty(&all.collect::<Vec<_>>())? + "\n")
+        }
+    }
+}
+
+/// Everything that isn't patched, byte for byte; between files a separator where one is missing, and no byte order
+/// mark, behind which kubectl sees no `---`.
+fn yaml(inputs: &[Input], patched: &[Vec<Patched>]) -> String {
+    let all_json = inputs.iter().all(|input| input.source.json);
+    let mut out = String::new();
+    for (input, documents) in inputs.iter().zip(patched) {
+        let text = &input.source.text;
+        separate(&mut out, input, all_json);
+        let joined = out.len();
+        let mut at = 0;
+        for (index, (document, patched)) in input.source.documents.iter().zip(documents).enumerate() {
+            let between = &text[at..document.region.start];
+            if index > 0 && input.source.json && !all_json {
+                // Values of a JSON stream aren't documents of YAML by themselves.
+                out.push_str("\n---\n");
+            } else {
+                out.push_str(between);
+            }
+            out.push_str(&patched.text);
+            at = document.region.end;
+        }
+        out.push_str(&text[at..]);
+        if joined > 0 && out[joined..].starts_with(MARK) {
+            out.remove(joined);
+        }
+    }
+    out
+}
+
+fn separate(out: &mut String, input: &Input, all_json: bool) {
+    if out.is_empty() {
+        return;
+    }
+    if !out.ends_with('\n') {
+        out.push('\n');
+    }
+    let text = input.source.text.trim_start_matches(MARK);
+    let explicit = input.source.documents.first().is_some_and(|document| document.explicit);
+    if text.starts_with('%') {
+        // Directives are allowed only behind an ended document.
+        out.push_str("...\n");
+    } else if !explicit && !all_json && !input.source.documents.is_empty() {
+        out.push_str("---\n");
+    }
+}
+
+fn json(patched: &[Vec<Patched>]) -> anyhow::Result<String> {
+    let mut out = String::new();
+    for document in patched.iter().flatten().filter(|document| document.data != Data::Null) {
+        out.push_str(&serde_json::to_string_pretty(&document.data)?);
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+/// Writes to standard output; that a reader such as `head` has gone is no error.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("standard output can't be written")
+        }
+        _ => Ok(()),
+    }
+}

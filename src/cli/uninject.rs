@@ -1,0 +1,44 @@
+//! `swansong uninject`: what `inject` or the webhook added, taken out again.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use swansong_inject::undo::{UndoError, uninject};
+
+use super::files::{Files, Format, ObjectFault, patch_all, print, render};
+
+/// Take out again what was injected, exactly
+///
+/// Reads the annotation swansong.dev/injected, in which the injection wrote down what it did. Objects without it
+/// pass through byte for byte. What was changed since stays, and standard error says so.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Uninject {
+    #[command(flatten)]
+    files: Files,
+    /// What to print
+    #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
+    output: Format,
+}
+
+impl Uninject {
+    /// Reads, takes out, prints.
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        let inputs = self.files.read()?;
+        let mut warnings = String::new();
+        let patched = patch_all(&inputs, |object, kind| {
+            let undo = uninject(kind, &object.to_json()).map_err(|error| match error {
+                UndoError::Shape(shape) => shape.into(),
+                error @ UndoError::Record { .. } => ObjectFault::Other(error.to_string()),
+            })?;
+            for what in undo.stays {
+                // Writing into a String has no way to fail.
+                let _ = writeln!(warnings, "warning: {} {}: {what}", object.kind, object.place());
+            }
+            Ok(undo.operations)
+        })?;
+        let output = render(&inputs, &patched, self.output)?;
+        eprint!("{warnings}");
+        print(&output)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

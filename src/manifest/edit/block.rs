@@ -1,0 +1,186 @@
+//! Edits to collections over lines of their own.
+
+use super::text::dash_of;
+use super::{Editor, Unsafe};
+use crate::manifest::data::Data;
+use crate::manifest::draft::{Draft, Slot};
+use crate::manifest::emit;
+use crate::manifest::node::{Content, Member, Node};
+use crate::manifest::read::is_merge;
+
+impl<'n> Editor<'_, 'n> {
+    pub(super) fn block_mapping(&mut self, members: &'n [Member], slots: &[Slot<'n>]) -> Result<(), Unsafe> {
+        let Some(first) = members.first() else { return Err(Unsafe) };
+        let indent = self.column(first.key.span.start);
+        let before = &self.text[self.line_start(first.key.span.start)..first.key.span.start];
+        if !before.bytes().all(|byte| matches!(byte, b' ' | b'-')) {
+            // Behind `? `, a byte order mark or whatever else moves its column.
+            return Err(Unsafe);
+        }
+        let mut gone: Vec<bool> = members.iter().map(|member| !is_merge(&member.key)).collect();
+        for slot in slots {
+            let Some(from) = slot.from else { continue };
+            gone[from] = false;
+            if matches!(slot.draft, Draft::Kept(_)) || self.try_draft(&slot.draft) {
+                continue;
+            }
+            let member = &members[from];
+            let data = slot.draft.data(self.reader);
+            self.replace_value(member, &data, self.column(member.key.span.start))?;
+        }
+        if gone.iter().all(|gone| *gone) {
+            return Err(Unsafe);
+        }
+        for (member, _) in members.iter().zip(gone).filter(|(_, gone)| *gone) {
+            if !self.begins_line(member.key.span.start) {
+                return Err(Unsafe);
+            }
+            self.remove_lines(member.key.span.start, member.end());
+        }
+        self.insert_members(members, slots, indent);
+        Ok(())
+    }
+
+    /// Inserts new members behind the written ones that they follow, or before the first.
+    fn insert_members(&mut self, members: &'n [Member], slots: &[Slot<'n>], indent: usize) {
+        let mut lines = String::new();
+        let last = members.last().map(|last| self.line_end(last.end()));
+        // What a merge key brings gives way only to what stands behind it.
+        let merges = members.iter().any(|member| is_merge(&member.key));
+        let mut place = members.first().and_then(|first| self.before_first(first.key.span.start).ok());
+        for slot in slots.iter().filter(|slot| !slot.merged) {
+            if let Some(from) = slot.from {
+                // Behind a dash nothing can stand before the first.
+                if let Some(place) = place.filter(|_| !lines.is_empty() && !merges) {
+                    self.insert_lines(place, &std::mem::take(&mut lines));
+                }
+                place = Some(self.line_end(members[from].end()));
+            } else {
+                lines.extend(std::iter::repeat_n(' ', indent));
+                self.layout.member(&slot.key, &slot.draft.data(self.reader), indent, &mut lines);
+            }
+        }
+        if let Some(place) = if merges { last } else { place }.filter(|_| !lines.is_empty()) {
+            self.insert_lines(place, &lines);
+        }
+    }
+
+    /// Puts another value behind a key at column `indent`.
+    fn replace_value(&mut self, member: &Member, data: &Data, indent: usize) -> Result<(), Unsafe> {
+        let colon = member.colon.ok_or(Unsafe)?;
+        let old = &member.value;
+        let below = old.is_block_collection() && !old.has_properties();
+        if below && !(self.begins_line(old.span.start) || dash_of(self.text, old).is_some()) {
+            return Err(Unsafe);
+        }
+        // Of a sequence the first item's dash begins the line.
+        let below = below.then(|| (self.first_line(old), old.span.end));
+        if data.is_filled() {
+            let mut lines = String::new();
+            let column = match data {
+                Data::Sequence(_) => indent + self.layout.dash,
+                _ => indent + self.layout.step,
+            };
+            self.layout.collection(data, column, false, &mut lines);
+            if let Some((first, last)) = below {
+                self.replace(self.line_start(first)..self.line_end(last), lines);
+            } else {
+                self.replace(colon..old.span.end.max(colon), "");
+                self.insert_lines(self.line_end(old.span.end.max(colon)), &lines);
+            }
+        } else {
+            let text = Self::written_like(old, data);
+            if let Some((first, last)) = below {
+                self.replace(colon..colon, format!(" {text}"));
+                self.remove_lines(first, last);
+            } else if old.is_unwritten() {
+                self.replace(colon..colon, format!(" {text}"));
+            } else {
+                self.replace(old.span.clone(), text);
+            }
+        }
+        Ok(())
+    }
+
+    /// A place on the first line of a block collection.
+    fn first_line(&self, node: &Node) -> usize {
+        match &node.content {
+            Content::Sequence { items, .. } => {
+                items.first().and_then(|item| dash_of(self.text, item)).unwrap_or(node.span.start)
+            }
+            _ => node.span.start,
+        }
+    }
+
+    fn written_like(old: &Node, data: &Data) -> String {
+        match (&old.content, data) {
+            (Content::Scalar { style, .. }, Data::String(text)) => emit::string_like(text, *style, false),
+            _ => emit::scalar(data),
+        }
+    }
+
+    pub(super) fn block_sequence(&mut self, items: &'n [Node], slots: &[Slot<'n>]) -> Result<(), Unsafe> {
+        let dashes: Vec<usize> =
+            items.iter().map(|item| dash_of(self.text, item)).collect::<Option<_>>().ok_or(Unsafe)?;
+        let (Some(&first), false) = (dashes.first(), slots.is_empty()) else { return Err(Unsafe) };
+        let indent = self.column(first);
+        let mut gone = vec![true; items.len()];
+        let mut lines = String::new();
+        // Where the lines gathered belong: behind the item before them, or before all.
+        let mut place = self.before_first(first)?;
+        for slot in slots {
+            let Some(from) = slot.from else {
+                lines.extend(std::iter::repeat_n(' ', indent));
+                self.layout.item(&slot.draft.data(self.reader), indent, &mut lines);
+                continue;
+            };
+            gone[from] = false;
+            if !lines.is_empty() {
+                self.insert_lines(place, &std::mem::take(&mut lines));
+            }
+            place = self.line_end(items[from].span.end);
+            if !matches!(slot.draft, Draft::Kept(_)) && !self.try_draft(&slot.draft) {
+                let data = slot.draft.data(self.reader);
+                self.replace_item(&items[from], dashes[from], &data);
+            }
+        }
+        if !lines.is_empty() {
+            self.insert_lines(place, &lines);
+        }
+        for (index, item) in items.iter().enumerate().filter(|(index, _)| gone[*index]) {
+            if !self.begins_line(dashes[index]) {
+                return Err(Unsafe);
+            }
+            self.remove_lines(dashes[index], item.span.end.max(dashes[index]));
+        }
+        Ok(())
+    }
+
+    /// Where lines before the first item go: above the comments over it, which belong to it.
+    fn before_first(&self, at: usize) -> Result<usize, Unsafe> {
+        if !self.begins_line(at) {
+            return Err(Unsafe);
+        }
+        let mut start = self.line_start(at);
+        while self.text[..start].ends_with('\n') {
+            let above = self.line_start(start - 1);
+            if !self.text[above..start].trim_start().starts_with('#') {
+                break;
+            }
+            start = above;
+        }
+        Ok(start)
+    }
+
+    fn replace_item(&mut self, item: &Node, dash: usize, data: &Data) {
+        let mut text = String::new();
+        if data.is_filled() {
+            self.layout.collection(data, self.column(dash) + 2, true, &mut text);
+            // The line break that follows ends its last line.
+            text.pop();
+        } else {
+            text = Self::written_like(item, data);
+        }
+        self.replace(dash + 1..item.span.end.max(dash + 1), format!(" {text}"));
+    }
+}

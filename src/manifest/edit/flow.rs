@@ -1,0 +1,134 @@
+//! Edits to collections between brackets, and so to JSON.
+
+use std::ops::Range;
+
+use super::{Editor, Unsafe};
+use crate::manifest::data::Data;
+use crate::manifest::draft::{Draft, Slot};
+use crate::manifest::emit::{self, Flow};
+use crate::manifest::node::{Content, Member, Node};
+use crate::manifest::read::is_merge;
+
+impl<'n> Editor<'_, 'n> {
+    pub(super) fn flow_mapping(
+        &mut self,
+        node: &Node,
+        members: &'n [Member],
+        slots: &[Slot<'n>],
+    ) -> Result<(), Unsafe> {
+        let spans: Vec<_> = members.iter().map(|member| member.key.span.start..member.end()).collect();
+        let mut gone: Vec<bool> = members.iter().map(|member| !is_merge(&member.key)).collect();
+        for slot in slots {
+            if let Some(from) = slot.from {
+                gone[from] = false;
+                self.flow_value(&members[from].value, &slot.draft)?;
+            }
+        }
+        self.flow_elements(node, &spans, &gone, slots, |flow, slot, data, out| {
+            flow.member(&slot.key, data, out);
+        })
+    }
+
+    pub(super) fn flow_sequence(
+        &mut self,
+        node: &Node,
+        items: &'n [Node],
+        slots: &[Slot<'n>],
+    ) -> Result<(), Unsafe> {
+        let spans: Vec<_> = items.iter().map(|item| item.span.clone()).collect();
+        let mut gone = vec![true; items.len()];
+        for slot in slots {
+            if let Some(from) = slot.from {
+                gone[from] = false;
+                self.flow_value(&items[from], &slot.draft)?;
+            }
+        }
+        self.flow_elements(node, &spans, &gone, slots, |flow, _, data, out| flow.write(data, out))
+    }
+
+    /// Edits a value in place or puts another there.
+    fn flow_value(&mut self, old: &Node, draft: &Draft<'n>) -> Result<(), Unsafe> {
+        if matches!(draft, Draft::Kept(_)) || self.try_draft(draft) {
+            return Ok(());
+        }
+        if old.is_unwritten() {
+            return Err(Unsafe);
+        }
+        let data = draft.data(self.reader);
+        let text = match (&old.content, &data) {
+            (Content::Scalar { style, .. }, Data::String(text)) if !self.json => {
+                emit::string_like(text, *style, true)
+            }
+            _ => {
+                let mut text = String::new();
+                self.flow(old.span.start).write(&data, &mut text);
+                text
+            }
+        };
+        self.replace(old.span.clone(), text);
+        Ok(())
+    }
+
+    /// Adds and removes elements with the commas between them.
+    fn flow_elements(
+        &mut self,
+        node: &Node,
+        spans: &[Range<usize>],
+        gone: &[bool],
+        slots: &[Slot<'n>],
+        write: impl Fn(Flow, &Slot<'n>, &Data, &mut String),
+    ) -> Result<(), Unsafe> {
+        let Some(first_kept) = gone.iter().position(|gone| !gone) else {
+            return self.flow_refill(node, slots);
+        };
+        self.remove_elements(spans, gone, first_kept);
+        let first = spans[first_kept].start;
+        let own_lines = self.text[node.start..spans[0].start].contains('\n');
+        let flow = if own_lines { self.flow(first) } else { Flow { lines: None, ..self.flow(first) } };
+        let between = if own_lines {
+            format!(",\n{}", " ".repeat(self.indent(spans[0].start)))
+        } else if flow.spaced {
+            ", ".to_owned()
+        } else {
+            ",".to_owned()
+        };
+        let mut place = None;
+        for slot in slots.iter().filter(|slot| !slot.merged) {
+            if let Some(from) = slot.from {
+                place = Some(spans[from].end);
+                continue;
+            }
+            let mut element = String::new();
+            write(flow, slot, &slot.draft.data(self.reader), &mut element);
+            match place {
+                Some(end) => self.replace(end..end, format!("{between}{element}")),
+                None => self.replace(first..first, format!("{element}{between}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// A collection none of whose elements stays.
+    fn flow_refill(&mut self, node: &Node, slots: &[Slot<'n>]) -> Result<(), Unsafe> {
+        if slots.iter().any(|slot| !slot.merged) {
+            return Err(Unsafe);
+        }
+        if node.span.end >= node.start + 2 {
+            self.replace(node.start + 1..node.span.end - 1, "");
+        }
+        Ok(())
+    }
+
+    fn remove_elements(&mut self, spans: &[Range<usize>], gone: &[bool], first_kept: usize) {
+        if first_kept > 0 {
+            self.replace(spans[0].start..spans[first_kept].start, "");
+        }
+        let mut kept_end = spans[first_kept].end;
+        for (span, gone) in spans.iter().zip(gone).skip(first_kept + 1) {
+            if *gone {
+                self.replace(kept_end..span.end, "");
+            }
+            kept_end = span.end;
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Operations applied to a document's text, and the proof that the text says so.
+
+use json_patch::Patch;
+use serde_json::Value;
+use swansong_inject::operation::Operation;
+
+use super::data::Data;
+use super::draft::Draft;
+use super::edit::{Edit, Editor};
+use super::parse::{Place, Syntax};
+use super::read::Reader;
+use super::source::{Document, Source};
+use super::{parse, source};
+
+/// A patched document.
+#[derive(Debug)]
+pub struct Rewritten {
+    /// Its text in place of its region.
+    pub text: String,
+    /// Its value.
+    pub data: Data,
+}
+
+/// Why a document can't be patched; a fault of this program and not of its input.
+#[derive(Debug, thiserror::Error)]
+pub enum RewriteError {
+    /// The operations don't fit the document.
+    #[error("the operations don't fit the document ({0})")]
+    Patch(String),
+    /// The new text doesn't say what it should.
+    #[error("the document can't be written so that it reads back the same")]
+    Unproven,
+}
+
+/// Applies operations to a document; its text changes where they change it.
+pub fn rewrite(
+    source: &Source,
+    document: &Document,
+    operations: &[Operation],
+) -> Result<Rewritten, RewriteError> {
+    let expected = patched(&document.data, operations)?;
+    let reader = Reader::new(&document.root);
+    let draft = draft(document, &reader, operations)?;
+    let text = &source.text[..document.region.end];
+    let editor = || Editor::new(text, &document.root, &reader, source.json);
+    let edits = editor().run(&document.root, &draft);
+    if let Some(rewritten) = proven(source, document, edits, &expected) {
+        return Ok(rewritten);
+    }
+    let mut editor = editor();
+    editor.whole(&document.root, &draft.data(&reader));
+    proven(source, document, editor.into_edits(), &expected).ok_or(RewriteError::Unproven)
+}
+
+fn draft<'n>(
+    document: &'n Document,
+    reader: &Reader<'n>,
+    operations: &[Operation],
+) -> Result<Draft<'n>, RewriteError> {
+    let mut draft =
+        if document.opaque { Draft::New(document.data.clone()) } else { Draft::Kept(&document.root) };
+    for operation in operations {
+        let value = operation.value.as_ref().map(|value| serde_json::from_str::<Value>(value.get()));
+        let value = value.transpose().map_err(|error| RewriteError::Patch(error.to_string()))?;
+        let value = value.as_ref().map(Data::from);
+        draft
+            .apply(reader, operation.verb, &operation.path, value)
+            .map_err(|misfit| RewriteError::Patch(misfit.to_string()))?;
+    }
+    draft.settle(reader);
+    Ok(draft)
+}
+
+/// What `json-patch` makes of the same operations.
+fn patched(data: &Data, operations: &[Operation]) -> Result<Value, RewriteError> {
+    let failed = |error: String| RewriteError::Patch(error);
+    let patch = serde_json::to_value(operations).and_then(serde_json::from_value::<Patch>);
+    let patch = patch.map_err(|error| failed(error.to_string()))?;
+    let mut value = data.to_value();
+    json_patch::patch(&mut value, &patch).map_err(|error| failed(error.to_string()))?;
+    Ok(value)
+}
+
+/// The edited text, if it reads as expected.
+fn proven(source: &Source, document: &Document, edits: Vec<Edit>, expected: &Value) -> Option<Rewritten> {
+    let text = apply(source, document, edits)?;
+    let syntax = if source.json { Syntax::Json } else { Syntax::Yaml };
+    let data = match parse::parse(&text, Place::default(), syntax) {
+        Ok(parsed) => match source::documents(parsed, 0).ok()?.as_mut_slice() {
+            [only] => std::mem::replace(&mut only.data, Data::Null),
+            _ => return None,
+        },
+        Err(_) if document.opaque => Data::from(&serde_json::from_str::<Value>(&text).ok()?),
+        Err(_) => return None,
+    };
+    if source.json && serde_json::from_str::<serde::de::IgnoredAny>(&text).is_err() {
+        return None;
+    }
+    data.says(expected).then_some(Rewritten { text, data })
+}
+
+fn apply(source: &Source, document: &Document, edits: Vec<Edit>) -> Option<String> {
+    let region = &document.region;
+    let mut text = String::with_capacity(region.len() + 1024);
+    let mut at = region.start;
+    for Edit { range, text: new } in edits {
+        if range.start < at || range.end > region.end {
+            return None;
+        }
+        text.push_str(&source.text[at..range.start]);
+        text.push_str(&new);
+        at = range.end;
+    }
+    text.push_str(&source.text[at..region.end]);
+    Some(text)
+}

@@ -1,0 +1,12 @@
+//! The whole chain on a node that runs pods: what the training processes themselves see.
+//!
+//! All tests share one cluster. A job's pods end by themselves, so that its NPUs are free again.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod agent;
+mod chain;
+#[path = "../../support/faults/events.rs"]
+mod fault_events;
+#[path = "../../support/faults/objects.rs"]
+mod fault_objects;
+mod rig;

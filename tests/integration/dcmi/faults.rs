@@ -1,0 +1,351 @@
+//! What the process says of a driver that behaves, and of one that doesn't.
+
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use swansong_dcmi::Api;
+use swansong_dcmi::watch::{Line, Mode};
+use swansong_fake_dcmi::flood_leaves;
+use swansong_fault_model::{Assertion, Seen, Severity, Subject};
+
+use super::child::{PATIENCE, Watch, codes};
+
+/// What a flood leaves, as NPUs and codes.
+fn leaves(count: u32) -> Vec<(u32, u64)> {
+    flood_leaves(count, 8, 0x8000_0000).into_iter().map(|(npu, code)| (npu, code.into())).collect()
+}
+
+/// So that nothing but what is wanted makes it ask again.
+const SELDOM: [&str; 4] = ["--poll", "1h", "--repoll", "1h"];
+
+#[test]
+fn what_stands_is_told_first_and_then_what_happens() {
+    let watch = Watch::start(&SELDOM, |script| {
+        script.card(0, 2).card(1, 1).physical(0, 4).physical(1, 5).physical(2, 0);
+        script.codes(1, &[0x80E0_1801]);
+    });
+    let state = watch.state(|mode| *mode == Mode::Subscribed);
+    assert_eq!((state.api, state.dcmi_version.as_deref()), (Api::V1, Some("24.1.0")));
+    assert_eq!(state.driver_version.as_deref(), Some("25.5.0"));
+    let physical: Vec<u32> = state.devices.iter().map(|device| device.physical).collect();
+    assert_eq!(physical, [4, 5, 0]);
+    assert!(watch.all(4, |_| true).is_empty());
+    assert_eq!(codes(&watch.all(5, |_| true)), ["80E01801"]);
+    assert!(watch.all(0, |_| true).is_empty());
+
+    watch.script.event(2, 0x8107_8603, 1, 1, "node type=NIC, link down");
+    let event = watch.event();
+    assert_eq!((event.subject, event.code.as_str()), (Subject::Npu(0), "81078603"));
+    assert_eq!((event.severity, event.assertion), (Some(Severity::Minor), Assertion::Occur));
+    assert_eq!(event.name.as_deref(), Some("node type=NIC, link down"));
+    assert!(event.at > 1_600_000_000_000);
+    watch.script.event(2, 0x8107_8603, 1, 0, "").event(0, 0xA230_1001, 3, 2, "");
+    assert_eq!(watch.event().assertion, Assertion::Recover);
+    let notice = watch.event();
+    assert_eq!((notice.assertion, notice.severity), (Assertion::Once, Some(Severity::Critical)));
+    assert_eq!((notice.subject, notice.name), (Subject::Npu(4), None));
+    assert_eq!(watch.script.violations(), "");
+}
+
+#[test]
+fn the_second_generation_of_the_api() {
+    let watch = Watch::without(&["V1"], &SELDOM, |script| {
+        script.card(0, 2).physical(1, 9);
+    });
+    assert_eq!(watch.subscribed().api, Api::V2);
+    watch.script.event(1, 0x80E0_1801, 2, 1, "HBM");
+    assert_eq!(watch.event().subject, Subject::Npu(9));
+    assert_eq!(watch.script.violations(), "");
+}
+
+#[test]
+fn init_is_tried_until_it_succeeds() {
+    let flags = ["--init-interval", "10ms"];
+    let watch = Watch::without(&["V2"], &flags, |script| {
+        script.init_fails(3, -8005);
+    });
+    let mut troubles = 0;
+    watch.find(|line| match line {
+        Line::Trouble(why) => {
+            assert!(why.contains("-8005"), "{why}");
+            troubles += 1;
+            None
+        }
+        Line::State(_) => Some(()),
+        _ => None,
+    });
+    assert_eq!(troubles, 3);
+    watch.subscribed();
+}
+
+#[test]
+fn init_that_never_succeeds_ends_it() {
+    let flags = ["--init-interval", "10ms", "--init-patience", "100ms"];
+    let mut watch = Watch::without(&["V2"], &flags, |script| {
+        script.init_fails(-1, -8010);
+    });
+    assert!(watch.last_words().contains("dcmi_init: -8010"));
+    assert_eq!(watch.end(), Ok(1));
+}
+
+#[test]
+fn a_driver_without_devices_is_asked_again() {
+    let watch = Watch::start(&["--init-interval", "10ms"], |script| {
+        script.line("card 0 0");
+    });
+    watch.find(|line| match line {
+        Line::Trouble(why) => (why == "the driver lists no NPU").then_some(()),
+        _ => None,
+    });
+    watch.script.card(3, 1);
+    assert_eq!(watch.subscribed().devices[0].address.card, 3);
+}
+
+#[test]
+fn a_file_that_is_no_library_ends_it() {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_swansong"))
+        .args(["dcmi", "--library", "/no/such/libdcmi.so"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    // With its stdin it would end for another reason.
+    let _stdin = process.stdin.take();
+    let output = process.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stdout).expect("text");
+    assert!(said.contains("/no/such/libdcmi.so can't be loaded"), "{said}");
+}
+
+#[test]
+fn a_product_without_subscription_is_polled() {
+    for (without, code, tries, reason) in [
+        (&[][..], -8255, 1, "-8255"),
+        (&[], -8006, 3, "-8006"),
+        (&["dcmi_subscribe_fault_event"], 0, 1, "upgrade the driver"),
+    ] {
+        let flags = ["--poll", "50ms", "--repoll", "1h", "--subscribe-interval", "10ms"];
+        let watch = Watch::without(without, &flags, |script| {
+            script.result("subscribe", code, None);
+        });
+        let state = watch.state(|mode| matches!(mode, Mode::Polling(_)));
+        assert!(matches!(&state.mode, Mode::Polling(why) if why.contains(reason)), "{state:?} {tries}");
+        watch.script.codes(2, &[0x80E0_1801]);
+        assert_eq!(codes(&watch.all(2, |standing| !standing.is_empty())), ["80E01801"]);
+        watch.script.codes(2, &[]);
+        watch.all(2, <[_]>::is_empty);
+    }
+}
+
+#[test]
+fn a_subscription_that_fails_once_is_tried_again() {
+    let watch = Watch::start(&["--subscribe-interval", "2s"], |script| {
+        script.result("subscribe", -8020, None);
+    });
+    // The devices are asked before the first try has a successor.
+    watch.all(7, |_| true);
+    watch.script.result("subscribe", 0, None);
+    watch.subscribed();
+    watch.script.event(0, 0x80E0_1801, 2, 1, "");
+    watch.event();
+}
+
+#[test]
+fn b80_a_dropped_card_and_its_return() {
+    let watch = Watch::start(&["--poll", "50ms", "--repoll", "50ms"], |script| {
+        script.codes(3, &[0x80E0_1801]);
+    });
+    watch.subscribed();
+    watch.script.result("health", -8012, Some(3));
+    let standing = watch.all(3, |standing| standing.len() == 2);
+    assert_eq!(codes(&standing), ["80E01801", "40F84E00"]);
+    assert_eq!(standing[1].severity, Some(Severity::Critical));
+    watch.script.codes(3, &[]).result("health", 0, Some(3));
+    watch.all(3, <[_]>::is_empty);
+}
+
+#[test]
+fn b80_a_device_that_does_not_answer_is_not_seen_and_not_said_to_be_well() {
+    for (function, code) in [("health", -8005), ("error-codes", -8010), ("health", -8006), ("health", -77)] {
+        let watch = Watch::start(&["--poll", "50ms", "--repoll", "50ms"], |script| {
+            script.result(function, code, Some(1));
+        });
+        let mut others = 0;
+        watch.find(|line| match line {
+            Line::Seen(Seen::Blind { subject: Subject::Npu(1), why }) => {
+                assert!(why.contains(&code.to_string()) && !why.contains("missing"), "{why}");
+                (others > 20).then_some(())
+            }
+            Line::Seen(Seen::All { subject, .. }) => {
+                assert_ne!(subject, Subject::Npu(1), "{code}");
+                others += 1;
+                None
+            }
+            _ => None,
+        });
+        watch.script.result(function, 0, None);
+        watch.all(1, <[_]>::is_empty);
+    }
+}
+
+#[test]
+fn a_device_that_is_absent_is_not_seen() {
+    let watch = Watch::start(&SELDOM, |script| {
+        script.health(6, u32::MAX);
+    });
+    assert!(watch.blind(6).contains("absent"));
+}
+
+#[test]
+fn a_burst_of_ten_thousand_is_taken_or_noticed() {
+    // Not all of them come to an end.
+    const COUNT: u32 = 10_004;
+    let watch = Watch::start(&SELDOM, |_| {});
+    watch.subscribed();
+    watch.script.flood(COUNT, 0, 0x8000_0000);
+    let leaves = leaves(COUNT);
+    watch.view(|view, counts| counts.events + counts.lost == u64::from(COUNT) && view.iter().eq(&leaves));
+}
+
+#[test]
+fn what_was_lost_while_nobody_read_is_asked_for() {
+    const COUNT: u32 = 20_004;
+    let watch = Watch::start(&SELDOM, |_| {});
+    watch.subscribed();
+    // The pipe holds 64 KiB and the queue 4096 events.
+    watch.script.flood(COUNT, 0, 0x8000_0000).line("over");
+    let begun = Instant::now();
+    while !watch.script.violations().contains("no command over") {
+        assert!(begun.elapsed() < PATIENCE, "the flood doesn't end");
+        sleep(Duration::from_millis(5));
+    }
+    let leaves = leaves(COUNT);
+    assert_eq!(leaves.len(), 4);
+    watch.view(|view, counts| counts.lost > 10_000 && view.iter().eq(&leaves));
+}
+
+#[test]
+fn ten_thousand_a_minute_are_all_taken() {
+    // Three seconds of it.
+    const COUNT: u32 = 500;
+    let watch = Watch::start(&SELDOM, |_| {});
+    watch.subscribed();
+    watch.script.flood(COUNT, 10_000, 0x8000_0000);
+    let counts = watch.counts(|counts| counts.events >= u64::from(COUNT));
+    assert_eq!((counts.events, counts.lost), (u64::from(COUNT), 0));
+}
+
+#[test]
+fn a_device_that_nobody_knows_and_garbage() {
+    let watch = Watch::start(&SELDOM, |script| {
+        script.card(0, 1);
+    });
+    watch.subscribed();
+    let script = &watch.script;
+    script.event(700, 0x80E0_1801, 2, 1, "");
+    // No fault; the event id 0; a severity and an assertion that nobody knows; no record at all.
+    let mut record = [0xFF_u8; 360];
+    script.raw(&record);
+    record[..4].fill(0);
+    script.raw(&record).line("event 0 0 2 1 nothing").line("event 0 80E01802 2 9 what").line("null");
+    record[12..14].fill(0);
+    record[19] = 1;
+    script.raw(&record);
+    let event = watch.event();
+    assert_eq!((event.code.as_str(), event.severity, event.name), ("FFFFFFFF", None, None));
+    // The last byte of the name isn't zero, and it is no text.
+    let mut record = [0; 360];
+    record[8..12].copy_from_slice(&0x80E0_1803_u32.to_le_bytes());
+    record[18..20].copy_from_slice(&[2, 1]);
+    record[40..296].fill(b'x');
+    record[44..48].copy_from_slice(&[0x1B, b'\n', 0x80, 0xC3]);
+    script.raw(&record);
+    let name = watch.event().name.expect("a name");
+    assert_eq!(name, format!("xxxx {}", "x".repeat(248)));
+    let counts = watch.counts(|counts| counts.events == 7);
+    assert_eq!((counts.unknown_device, counts.ignored, counts.lost), (2, 4, 1));
+}
+
+#[test]
+fn a_new_device_is_found_when_it_has_an_event() {
+    let watch = Watch::start(&["--poll", "1h", "--repoll", "50ms"], |script| {
+        script.card(0, 1);
+    });
+    watch.subscribed();
+    watch.script.card(1, 1);
+    let state = watch.state(|_| true);
+    assert_eq!(state.devices.len(), 2);
+    watch.script.event(1, 0x80E0_1801, 2, 1, "");
+    assert_eq!(watch.event().subject, Subject::Npu(1));
+}
+
+#[test]
+fn a_device_that_was_reset_is_asked() {
+    let watch = Watch::start(&SELDOM, |script| {
+        script.card(0, 1).codes(0, &[0x80E0_1801]);
+    });
+    watch.subscribed();
+    watch.script.codes(0, &[]).event(0, 0x8C2F_A009, 0, 2, "reset finished");
+    watch.all(0, <[_]>::is_empty);
+}
+
+#[test]
+fn a_driver_that_falls_silent_ends_it() {
+    let flags = ["--poll", "50ms", "--repoll", "50ms"];
+    let mut watch = Watch::start(&flags, |_| {});
+    watch.subscribed();
+    watch.script.event(0, 0x80E0_1801, 2, 1, "told");
+    watch.event();
+    watch.script.line("end-thread").event(5, 0x80E0_1802, 2, 1, "not told");
+    // It is seen all the same, and at once.
+    assert_eq!(codes(&watch.all(5, |standing| !standing.is_empty())), ["80E01802"]);
+    let why = watch.last_words();
+    assert!(why.contains("80E01802 stands at npu5"), "{why}");
+    assert_eq!(watch.end(), Ok(1));
+}
+
+#[test]
+fn a_call_that_hangs_stops_the_signs_of_life() {
+    let mut watch = Watch::start(&["--poll", "20ms", "--repoll", "20ms"], |_| {});
+    watch.subscribed();
+    watch.script.hang("health");
+    // The last sign, and then nothing: neither signs nor the end.
+    let lines = std::iter::from_fn(|| watch.quick_line(Duration::from_secs(3)));
+    assert!(lines.count() > 0);
+    // It ends with its stdin even so.
+    watch.close();
+    assert_eq!(watch.end(), Ok(0));
+}
+
+#[test]
+fn a_segmentation_fault_ends_only_it() {
+    let mut watch = Watch::start(&SELDOM, |_| {});
+    watch.subscribed();
+    watch.script.crash();
+    assert_eq!(watch.end(), Err(11));
+}
+
+#[test]
+fn it_ends_when_whoever_started_it_was_killed() {
+    let mut parent = Command::new("tail")
+        .args(["-f", "/dev/null"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("tail is installed");
+    let held = parent.stdout.take().expect("its stdout");
+    let mut watch = Watch::held(&[], &SELDOM, held.into(), |_| {});
+    watch.subscribed();
+    // SIGKILL.
+    parent.kill().expect("killed");
+    parent.wait().expect("waited for");
+    assert_eq!(watch.end(), Ok(0));
+}
+
+#[test]
+fn what_the_library_prints_is_no_line() {
+    let watch = Watch::start(&SELDOM, |_| {});
+    watch.subscribed();
+    watch.script.line("print {\"seen\":\"nonsense\"}").event(0, 0x80E0_1801, 2, 1, "");
+    watch.event();
+}

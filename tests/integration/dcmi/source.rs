@@ -1,0 +1,305 @@
+//! The agent's source: it finds the library in a host, keeps the process alive, and says what it can't see.
+
+use std::convert::Infallible;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use swansong_agent::check::Trust;
+use swansong_agent::config::Config;
+use swansong_agent::fault::source::{Dcmi, DcmiSettings, Ended, Progress, Source as _};
+use swansong_dcmi::watch::Mode;
+use swansong_fake_dcmi::{Script, build};
+use swansong_fault_model::{Seen, Standing, Subject};
+use tempfile::TempDir;
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::child::{PATIENCE, codes};
+
+/// A host with a driver.
+struct Host {
+    folder: TempDir,
+    script: Script,
+}
+
+impl Host {
+    /// With the library below the driver's folder.
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let libraries = folder.path().join("usr/local/Ascend/driver/lib64/driver");
+        fs::create_dir_all(&libraries).expect("made");
+        let script = Script::beside(&build(&libraries));
+        Self { folder, script }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    fn config(&self) -> Config {
+        let mut config = Config::default();
+        // Whoever runs the tests.
+        config.driver.trust = Trust::Owner(self.folder.path().metadata().expect("there").uid());
+        config
+    }
+
+    fn settings(&self, config: Config) -> DcmiSettings {
+        let mut settings = DcmiSettings::new(self.folder.path().to_owned(), Arc::new(config));
+        settings.program = env!("CARGO_BIN_EXE_swansong").into();
+        settings.timing.alive = Duration::from_millis(20);
+        settings.timing.poll = Duration::from_millis(50);
+        settings.timing.repoll = Duration::from_millis(50);
+        settings
+    }
+
+    fn run(&self) -> Run {
+        Run::start(Arc::new(Dcmi::new(self.settings(self.config()))))
+    }
+
+    /// The process that has this host's library.
+    fn pid(&self) -> Option<Pid> {
+        let processes = fs::read_dir("/proc").expect("procfs");
+        processes.filter_map(Result::ok).find_map(|process| {
+            let pid = process.file_name().to_str()?.parse().ok()?;
+            let line = fs::read(process.path().join("cmdline")).ok()?;
+            let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+            let library = Path::new(std::str::from_utf8(words.get(3)?).ok()?);
+            (words[1] == b"dcmi" && library.starts_with(self.folder.path())).then(|| Pid::from_raw(pid))
+        })
+    }
+}
+
+/// The source at work.
+struct Run {
+    source: Arc<Dcmi>,
+    seen: Receiver<(&'static str, Seen)>,
+    task: JoinHandle<Result<Infallible, Ended>>,
+}
+
+impl Run {
+    fn start(source: Arc<Dcmi>) -> Self {
+        let (out, seen) = channel(4);
+        let task = tokio::spawn(Arc::clone(&source).run(out, Progress::unobserved("dcmi")));
+        Self { source, seen, task }
+    }
+
+    async fn find<T>(&mut self, mut wanted: impl FnMut(Seen) -> Option<T>) -> T {
+        let found = async {
+            loop {
+                let (source, seen) = self.seen.recv().await.expect("the source goes on");
+                assert_eq!(source, "dcmi");
+                if let Some(found) = wanted(seen) {
+                    return found;
+                }
+            }
+        };
+        timeout(PATIENCE, found).await.expect("it is seen")
+    }
+
+    async fn all(&mut self, npu: u32, wanted: impl Fn(&[Standing]) -> bool) -> Vec<Standing> {
+        self.find(|seen| match seen {
+            Seen::All { subject: Subject::Npu(id), standing, .. } if id == npu && wanted(&standing) => {
+                Some(standing)
+            }
+            _ => None,
+        })
+        .await
+    }
+
+    /// Why it ends, and what it says that it can't see.
+    async fn end(mut self) -> (String, Vec<Subject>) {
+        let mut blind = Vec::new();
+        let rest = async {
+            while let Some((_, seen)) = self.seen.recv().await {
+                if let Seen::Blind { subject, .. } = seen {
+                    blind.push(subject);
+                }
+            }
+        };
+        timeout(PATIENCE, rest).await.expect("it ends");
+        let Err(ended) = self.task.await.expect("no panic");
+        (ended.to_string(), blind)
+    }
+}
+
+#[tokio::test]
+async fn what_the_driver_says_comes_through() {
+    let host = Host::new();
+    host.script.card(0, 2).physical(1, 6).codes(1, &[0x80E0_1801]);
+    let mut run = host.run();
+    assert_eq!(codes(&run.all(6, |_| true).await), ["80E01801"]);
+    host.script.event(0, 0x8107_8603, 1, 1, "link down");
+    let name = run.find(|seen| if let Seen::Event(event) = seen { Some(event.name) } else { None }).await;
+    assert_eq!(name.as_deref(), Some("link down"));
+    let source = Arc::clone(&run.source);
+    run.find(|_| (source.counts().events == 1).then_some(())).await;
+    let state = source.state().expect("it is watched");
+    assert_eq!((state.devices.len(), state.mode), (2, Mode::Subscribed));
+    assert_eq!(host.script.violations(), "");
+    // Whoever starts it ends it with itself.
+    let pid = host.pid().expect("a process");
+    run.task.abort();
+    gone(pid).await;
+}
+
+#[tokio::test]
+async fn a_process_that_is_killed_leaves_the_devices_unseen_until_the_next() {
+    let host = Host::new();
+    host.script.codes(3, &[0x80E0_1801]);
+    let mut run = host.run();
+    run.all(7, |_| true).await;
+    let source = Arc::clone(&run.source);
+    run.find(|_| (source.state().is_some_and(|state| state.mode == Mode::Subscribed)).then_some(())).await;
+    host.script.event(3, 0x80E0_1802, 2, 1, "");
+    run.all(3, |standing| standing.len() == 2).await;
+    kill(host.pid().expect("a process"), Signal::SIGKILL).expect("killed");
+    let (why, blind) = run.end().await;
+    assert_eq!(why, "the process that watches the devices has ended: signal: 9 (SIGKILL)");
+    let all = (0..8).map(Subject::Npu).chain([Subject::Node]);
+    assert_eq!(blind, all.collect::<Vec<_>>());
+    assert_eq!(source.state(), None);
+
+    // What happened meanwhile is there, and what isn't listed any more is told.
+    host.script.event(3, 0x80E0_1801, 2, 0, "").event(4, 0x80E0_1801, 2, 1, "");
+    host.script.line("card 0 6");
+    let mut run = Run::start(source);
+    let unlisted = run.find(|seen| match seen {
+        Seen::Blind { subject, why } => Some((subject, why)),
+        _ => None,
+    });
+    assert_eq!(unlisted.await, (Subject::Npu(6), "the driver doesn't list it any more".to_owned()));
+    run.task.abort();
+}
+
+#[tokio::test]
+async fn a_library_that_crashes_ends_only_its_process() {
+    let host = Host::new();
+    let mut run = host.run();
+    run.all(7, |_| true).await;
+    host.script.crash();
+    let (why, blind) = run.end().await;
+    assert_eq!(why, "the process that watches the devices has ended: signal: 11 (SIGSEGV)");
+    assert_eq!(blind.len(), 9);
+    // The crash was a happening: the next process lives.
+    host.run().all(0, |_| true).await;
+}
+
+#[tokio::test]
+async fn a_library_that_hangs_is_ended() {
+    let host = Host::new();
+    let mut settings = host.settings(host.config());
+    settings.silence = Duration::from_secs(3);
+    let mut run = Run::start(Arc::new(Dcmi::new(settings)));
+    run.all(7, |_| true).await;
+    let pid = host.pid().expect("a process");
+    host.script.hang("error-codes");
+    let (why, blind) = run.end().await;
+    assert_eq!(
+        why,
+        "the process that watches the devices was ended: it said nothing for 3s: a call into the driver's library hangs"
+    );
+    assert_eq!(blind.len(), 9);
+    gone(pid).await;
+}
+
+#[tokio::test]
+async fn a_driver_that_never_answers_says_why() {
+    let host = Host::new();
+    host.script.init_fails(-1, -8005);
+    let mut settings = host.settings(host.config());
+    settings.timing.init_interval = Duration::from_millis(10);
+    settings.timing.init_patience = Duration::from_millis(100);
+    let (why, blind) = Run::start(Arc::new(Dcmi::new(settings))).end().await;
+    assert!(why.contains("has ended: the driver can't be talked to: dcmi_init: -8005"), "{why}");
+    assert!(!blind.is_empty() && blind.iter().all(|subject| *subject == Subject::Node), "{blind:?}");
+}
+
+#[tokio::test]
+async fn nobody_who_takes_what_is_seen_holds_it_up_and_nothing_more() {
+    let host = Host::new();
+    let mut settings = host.settings(host.config());
+    settings.silence = Duration::from_secs(2);
+    let mut run = Run::start(Arc::new(Dcmi::new(settings)));
+    run.all(7, |_| true).await;
+    let pid = host.pid();
+    // Longer than it may be silent.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    host.script.event(0, 0x80E0_1801, 2, 1, "");
+    run.find(|seen| matches!(seen, Seen::Event(_)).then_some(())).await;
+    assert_eq!(host.pid(), pid);
+    run.task.abort();
+}
+
+#[tokio::test]
+async fn a_library_that_no_component_trusts_is_not_loaded() {
+    let host = Host::new();
+    let mut config = host.config();
+    config.driver.trust = Trust::Owner(4_000_000);
+    let (why, _) = Run::start(Arc::new(Dcmi::new(host.settings(config)))).end().await;
+    assert!(
+        why.contains("/usr/local/Ascend/driver/lib64/driver/libdcmi.so") && why.contains("chown"),
+        "{why}"
+    );
+    let mut config = host.config();
+    config.driver.trust = Trust::Anyone;
+    Run::start(Arc::new(Dcmi::new(host.settings(config)))).all(0, |_| true).await;
+}
+
+#[tokio::test]
+async fn a_host_without_library_says_where_it_was_looked_for() {
+    let host = Host::new();
+    fs::remove_dir_all(host.path("usr")).expect("removed");
+    fs::create_dir(host.path("usr")).expect("made");
+    let (why, _) = host.run().end().await;
+    assert_eq!(
+        why,
+        "libdcmi.so is in none of /usr/local/Ascend/driver/lib64, /usr/local/Ascend/driver/lib64/driver, /usr/local/Ascend/driver/lib64/common, /usr/local/dcmi, /usr/lib64; reinstall the driver, or set `driver.path` if it is elsewhere"
+    );
+}
+
+/// The vendor's library needs others of the driver, which the loader finds by `LD_LIBRARY_PATH` alone; and links in a
+/// host are meant to be followed in the host.
+#[tokio::test]
+async fn the_library_finds_what_it_needs_below_the_host_root() {
+    let host = Host::new();
+    fs::create_dir_all(host.path("opt")).expect("made");
+    let driver = host.path("opt/driver");
+    fs::rename(host.path("usr/local/Ascend/driver"), &driver).expect("moved");
+    symlink("/opt/driver", host.path("usr/local/Ascend/driver")).expect("linked");
+    let common = driver.join("lib64/common");
+    fs::create_dir(&common).expect("made");
+    // The functions are in a library that libdcmi.so only needs.
+    fs::rename(driver.join("lib64/driver/libdcmi.so"), common.join("libneeded.so")).expect("moved");
+    fs::rename(driver.join("lib64/driver/libdcmi.script"), common.join("libdcmi.script")).expect("moved");
+    let linked = Command::new("cc")
+        .args(["-shared", "-nostdlib", "-Wl,--no-as-needed", "-xc", "/dev/null", "-xnone", "-o"])
+        .arg(driver.join("lib64/driver/libdcmi.so"))
+        .arg("-L")
+        .arg(&common)
+        .arg("-l:libneeded.so")
+        .status()
+        .expect("cc runs");
+    assert!(linked.success());
+    let mut run = host.run();
+    run.all(7, |_| true).await;
+    assert_eq!(
+        run.source.state().expect("watched").library,
+        driver.join("lib64/driver/libdcmi.so").display().to_string()
+    );
+}
+
+/// Until there is no such process.
+async fn gone(pid: Pid) {
+    let begun = Instant::now();
+    while kill(pid, None).is_ok() {
+        assert!(begun.elapsed() < PATIENCE, "it lives");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,85 @@
+//! What the API server asks the webhook about, and what becomes of an object while nobody answers.
+
+use serde_json::json;
+use swansong_inject::policy::Policy;
+
+use crate::kustomize::{NAMESPACE, Rendered, items, texts};
+
+/// B53.
+#[test]
+fn an_absent_webhook_stops_nothing_but_in_the_strict_overlay() {
+    for rendered in Rendered::all() {
+        let expected = if rendered.overlay == "overlays/strict" { "Fail" } else { "Ignore" };
+        for webhook in rendered.webhooks() {
+            assert_eq!(webhook["failurePolicy"], expected, "{}: {}", rendered.overlay, webhook["name"]);
+            assert!(webhook["timeoutSeconds"].as_u64().is_some_and(|seconds| seconds <= 5));
+        }
+    }
+}
+
+#[test]
+fn only_creation_is_watched_and_only_of_what_can_be_injected() {
+    for rendered in Rendered::all() {
+        let mut watched = Vec::new();
+        for webhook in rendered.webhooks() {
+            for rule in items(&webhook["rules"]) {
+                assert_eq!(rule["operations"], json!(["CREATE"]));
+                assert_eq!(rule["scope"], "Namespaced");
+                let parts: Vec<_> = ["apiGroups", "apiVersions", "resources"]
+                    .iter()
+                    .map(|key| texts(&rule[*key]).join("+"))
+                    .collect();
+                watched.push(parts.join("/"));
+            }
+            assert_eq!(webhook["sideEffects"], "None");
+            assert_eq!(webhook["matchPolicy"], "Equivalent");
+            assert_eq!(webhook["reinvocationPolicy"], "IfNeeded");
+            assert_eq!(webhook["admissionReviewVersions"], json!(["v1"]));
+            assert!(
+                items(&webhook["matchConditions"]).count() > 0,
+                "{} asks about everything",
+                webhook["name"]
+            );
+        }
+        watched.sort_unstable();
+        let expected = ["/v1/pods", "batch.volcano.sh/v1alpha1/jobs", "mindxdl.gitee.com/v1/ascendjobs"];
+        assert_eq!(watched, expected, "{}", rendered.overlay);
+    }
+}
+
+/// B52, B53.
+#[test]
+fn the_webhook_and_the_cluster_start_without_the_webhook() {
+    for rendered in Rendered::all() {
+        for webhook in rendered.webhooks() {
+            let expressions = &webhook["namespaceSelector"]["matchExpressions"];
+            let excluded = |key: &str| -> Vec<&str> {
+                let expression = items(expressions).find(|expression| expression["key"] == key);
+                let expression =
+                    expression.unwrap_or_else(|| panic!("{} doesn't look at {key}", webhook["name"]));
+                assert_eq!(expression["operator"], "NotIn");
+                texts(&expression["values"])
+            };
+            let names = excluded("kubernetes.io/metadata.name");
+            for name in [NAMESPACE, "kube-system", "kube-node-lease", "kube-public"] {
+                assert!(names.contains(&name), "{} doesn't exclude {name}", webhook["name"]);
+            }
+            assert_eq!(excluded("swansong.dev/inject"), ["false"]);
+        }
+        assert_eq!(rendered.one("Namespace")["metadata"]["labels"]["swansong.dev/inject"], "false");
+    }
+}
+
+#[test]
+fn match_conditions_know_every_trigger_of_the_default_configuration() {
+    let rendered = Rendered::of("base");
+    let pods = rendered.webhooks().find(|webhook| webhook["name"] == "pods.swansong.dev").expect("pods");
+    let conditions = pods["matchConditions"].to_string();
+    for trigger in &Policy::default().triggers {
+        assert!(conditions.contains(&format!("'{trigger}'")), "{trigger}");
+    }
+    for webhook in rendered.webhooks() {
+        let conditions = webhook["matchConditions"].to_string();
+        assert!(conditions.contains(swansong_inject::strategy::ANNOTATION), "{}", webhook["name"]);
+    }
+}

@@ -1,0 +1,115 @@
+//! What must hold for any input. Each law takes bytes and panics when it is broken.
+//!
+//! The fuzz targets (`fuzz/fuzz_targets`) call these functions and nothing else, and so do the tests of this crate, over
+//! `fuzz/seeds`: the two can't drift apart.
+
+#![expect(clippy::missing_panics_doc, reason = "a panic is how a law says that it is broken")]
+
+mod certificates;
+mod faults;
+mod injection;
+mod outbox;
+
+use std::str;
+
+use serde_json::Value;
+use swansong_inject::policy::PreloadOrder;
+use swansong_inject::preload::{join, tokens};
+use swansong_inject::reason::Reason;
+use swansong_inject::strategy::Strategies;
+use swansong_webhook::config::Config;
+use swansong_webhook::ready_nodes::ReadyNodes;
+use swansong_webhook::review::{self, Verdict};
+
+pub use self::certificates::pem;
+pub use self::faults::{device_info, fault_code};
+pub use self::injection::inject;
+pub use self::outbox::outbox;
+
+/// A law: takes any bytes, and panics when they break it.
+pub type Law = fn(&[u8]);
+
+/// All laws, by the names of their fuzz targets and folders of seeds.
+pub const LAWS: [(&str, Law); 10] = [
+    ("agent_config", agent_config),
+    ("config", config),
+    ("device_info", device_info),
+    ("fault_code", fault_code),
+    ("inject", inject),
+    ("outbox", outbox),
+    ("pem", pem),
+    ("preload", preload),
+    ("review", review),
+    ("strategy", strategy),
+];
+
+/// Any text as a configuration of the webhook: every fault says something.
+pub fn config(input: &[u8]) {
+    let Ok(text) = str::from_utf8(input) else { return };
+    if let Err(faults) = Config::parse(text) {
+        assert!(!faults.to_string().is_empty());
+    }
+}
+
+/// Any text as a configuration of the agent: every fault says something.
+pub fn agent_config(input: &[u8]) {
+    let Ok(text) = str::from_utf8(input) else { return };
+    if let Err(faults) = swansong_agent::config::Config::parse(text) {
+        assert!(!faults.to_string().is_empty());
+    }
+}
+
+/// Any body as an admission review: an answer is JSON, allows, and echoes the request's uid; and where there is no time
+/// for the review, its beginning is enough for an answer to the same uid.
+pub fn review(input: &[u8]) {
+    let config = Config::default();
+    let uid = review::answer(input, &config, ReadyNodes::Unknown).ok().map(|answer| {
+        assert_ne!(answer.verdict.as_str(), "denied");
+        uid_allowed(&answer.body)
+    });
+    // A quarter, half and the whole of it.
+    for part in [input.len() / 4, input.len() / 2, input.len()] {
+        let Some(shed) = review::let_through(&input[..part], Reason::Overloaded, &config) else { continue };
+        assert!(matches!(shed.verdict, Verdict::Shed(Reason::Overloaded) | Verdict::Skipped(_)));
+        let shed = uid_allowed(&shed.body);
+        if let Some(uid) = &uid {
+            assert_eq!(&shed, uid);
+        }
+    }
+}
+
+fn uid_allowed(answer: &[u8]) -> String {
+    let answer: Value = serde_json::from_slice(answer).expect("the answer is JSON");
+    let response = &answer["response"];
+    assert_eq!(response["allowed"], true);
+    assert_eq!(response.get("patch").is_some(), response.get("patchType").is_some());
+    response["uid"].as_str().expect("a uid").to_owned()
+}
+
+/// Any LD_PRELOAD: the user's paths survive in order, ours are there once, a second join has nothing to do.
+pub fn preload(input: &[u8]) {
+    const OURS: [&str; 2] = ["/m.so", "/t.so"];
+    let Ok(value) = str::from_utf8(input) else { return };
+    for order in [PreloadOrder::First, PreloadOrder::Last] {
+        let Some(joined) = join(&OURS, value, order) else { continue };
+        let own = |value| -> Vec<String> {
+            tokens(value).filter(|token| !OURS.contains(token)).map(str::to_owned).collect()
+        };
+        assert_eq!(own(value), own(&joined));
+        assert_eq!(tokens(&joined).filter(|token| OURS.contains(token)).count(), OURS.len());
+        assert_eq!(join(&OURS, &joined, order), None);
+    }
+}
+
+/// Any recover-strategy: its normal form says the same, has nothing padded, and is its own normal form.
+pub fn strategy(input: &[u8]) {
+    let Ok(value) = str::from_utf8(input) else { return };
+    let strategies = Strategies::parse(value);
+    let normalised = strategies.normalised();
+    let again = Strategies::parse(&normalised);
+    assert_eq!(again.tokens(), strategies.tokens());
+    assert!(!again.is_padded());
+    assert_eq!(again.normalised(), normalised);
+    let dump = ["dump".to_owned()];
+    assert_eq!(again.triggered_by(&dump), strategies.triggered_by(&dump));
+}

@@ -1,0 +1,334 @@
+//! The mutation core: raw JSON in, sparse operations and findings out; no I/O, no clock.
+//!
+//! The same function serves every kind. It reads the object through borrowed views ([`view`]), decides
+//! per template ([`options`], [`select`], [`node_readiness`]) and per container (`env`, `ports`, [`preload`]), and writes
+//! down what it did ([`record`]) so that [`undo::uninject`] is exact. A second pass over its own output
+//! yields no operations.
+
+mod budget;
+mod env;
+mod former;
+mod metadata;
+pub mod node_readiness;
+pub mod operation;
+pub mod options;
+pub mod policy;
+mod ports;
+pub mod preload;
+pub mod reason;
+pub mod record;
+pub mod report;
+pub mod select;
+mod strategies;
+pub mod strategy;
+pub mod undo;
+pub mod view;
+pub mod workload;
+
+use crate::policy::{NamedPort, Policy};
+use crate::reason::Reason;
+use crate::strategy::Strategies;
+use crate::workload::{Located, WorkloadKind};
+
+use self::budget::Budget;
+use self::env::{EnvInjection, ttp_port_of};
+use self::metadata::MetadataChanges;
+use self::operation::Operation;
+use self::options::Options;
+use self::ports::Network;
+use self::record::{ContainerRecord, Record};
+use self::report::{Action, ContainerReport, Outcome, TemplateReport, Warning};
+use self::select::{Chosen, choose};
+use self::view::{Metadata, Object, PodSpec, ShapeError, Slot, Template};
+
+/// Makes every pod template in `json`, an object of `kind`, ready for the dying checkpoint.
+///
+/// ```
+/// use swansong_inject::{inject, policy::Policy, workload::WorkloadKind};
+///
+/// let pod = r#"{"kind": "Pod", "metadata": {"annotations": {"recover-strategy": "dump"}},
+///               "spec": {"containers": [{"name": "ascend"}]}}"#;
+/// let outcome = inject(WorkloadKind::Pod, pod, &Policy::default())?;
+/// let paths: Vec<_> = outcome.operations.iter().map(|operation| operation.path.as_str()).collect();
+/// assert_eq!(
+///     paths,
+///     ["/spec/containers/0/env", "/spec/containers/0/ports", "/metadata/annotations/swansong.dev~1injected"]
+/// );
+/// # Ok::<(), swansong_inject::view::ShapeError>(())
+/// ```
+///
+/// # Errors
+///
+/// When a field that a decision needs isn't of its type; the object is then to be left alone.
+pub fn inject(kind: WorkloadKind, json: &str, policy: &Policy) -> Result<Outcome, ShapeError> {
+    let object = Object::parse(kind, json)?;
+    let job = if kind == WorkloadKind::Pod { None } else { object.metadata().present() };
+    let templates = workload::templates(&object);
+    let mut outcome = Outcome::default();
+    if !object.names_its_kind() {
+        outcome.warn(
+            Reason::KindMissing,
+            "the object has no `kind`; it is taken for what the request says".to_owned(),
+        );
+    }
+    // What a job says is read again for each template.
+    let mut budget = Budget::default();
+    budget.spend(job.map_or(0, Metadata::annotations_length).saturating_mul(templates.len()));
+    if budget.is_spent() {
+        return Ok(too_many_changes());
+    }
+    let asked = strategies::asked(kind, job, &templates, policy, &mut outcome);
+    if let Some(reason) = asked.refused() {
+        outcome.skip = Some(reason);
+        return Ok(outcome);
+    }
+    for (located, asks) in templates.iter().zip(&asked.templates) {
+        let report = TemplateInjection { kind, located, job, policy }.run(*asks, &mut outcome, &mut budget);
+        outcome.templates.push(report);
+        budget.count(&outcome.operations, &outcome.warnings);
+        if budget.is_spent() {
+            return Ok(too_many_changes());
+        }
+    }
+    // A skip of all templates is a skip of the object.
+    outcome.skip = outcome.templates.iter().map(|template| template.skip).reduce(Option::and).flatten();
+    if outcome.skip.is_none() {
+        strategies::amend_job(kind, &object, &templates, policy, &mut outcome);
+    }
+    Ok(outcome)
+}
+
+/// Nothing is done by halves: a template without what the others have is worse than none with it.
+fn too_many_changes() -> Outcome {
+    let mut outcome = Outcome { skip: Some(Reason::TooManyChanges), ..Outcome::default() };
+    outcome.warn(
+        Reason::TooManyChanges,
+        "more would have to be added than an object can hold; make templates, containers or annotations fewer".to_owned(),
+    );
+    outcome
+}
+
+impl Outcome {
+    fn warn(&mut self, reason: Reason, message: String) {
+        self.warnings.push(Warning { reason, message });
+    }
+}
+
+/// Where findings about one container go.
+pub(crate) struct Site<'o> {
+    /// Names the template, as `replica Master, `; empty for a Pod.
+    template: &'o str,
+    container: &'o str,
+    actions: Vec<Action>,
+    operations: &'o mut Vec<Operation>,
+    warnings: &'o mut Vec<Warning>,
+}
+
+impl Site<'_> {
+    fn act(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    fn warn(&mut self, reason: Reason, message: &str) {
+        let Self { template, container, .. } = self;
+        self.warnings
+            .push(Warning { reason, message: format!("{template}container {container}: {message}") });
+    }
+}
+
+/// The work on one template.
+struct TemplateInjection<'t, 'o, 'a, 'p> {
+    kind: WorkloadKind,
+    located: &'t Located<'o, 'a>,
+    job: Option<&'o Metadata<'a>>,
+    policy: &'p Policy,
+}
+
+impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
+    fn run(&self, asks: bool, outcome: &mut Outcome, budget: &mut Budget) -> TemplateReport {
+        let Located { path, template, rank_zero, pods } = self.located;
+        let rank_zero = rank_zero.unwrap_or_else(|| pod_is_rank_zero(template));
+        let mut report = TemplateReport {
+            path: path.clone(),
+            rank_zero,
+            skip: None,
+            actions: Vec::new(),
+            containers: Vec::new(),
+        };
+        if !asks {
+            report.skip = Some(Reason::StrategyWithoutDump);
+            return report;
+        }
+        let own = template.metadata.present();
+        let options = Options::read(own, self.job, &mut outcome.warnings);
+        let mut changes = MetadataChanges::default();
+        if let Some(job) = self.job {
+            copy_from_job(job, own, &mut changes, &mut report.actions);
+        }
+        let mut record = Record::default();
+        let Outcome { operations, warnings, .. } = outcome;
+        report.skip = match template.spec.present() {
+            _ if options.opted_out => Some(Reason::OptedOut),
+            None => Some(Reason::NoContainerChosen),
+            Some(spec) if is_windows(spec) => {
+                warnings.push(Warning {
+                    reason: Reason::Windows,
+                    message: format!(
+                        "{}a Windows pod can't preload libraries and was left alone",
+                        self.prefix()
+                    ),
+                });
+                Some(Reason::Windows)
+            }
+            Some(spec) => {
+                let chosen = choose(spec, &options, warnings);
+                let mut network = Network::of(spec, rank_zero, *pods);
+                for it in &chosen {
+                    let (containers, container_record) =
+                        self.container(*it, &options, &mut network, operations, warnings);
+                    if container_record != ContainerRecord::default() {
+                        record.containers.insert(containers.name.clone(), container_record);
+                    }
+                    report.containers.push(containers);
+                    budget.count(operations, warnings);
+                    if budget.is_spent() {
+                        break;
+                    }
+                }
+                if !chosen.is_empty() {
+                    self.nodes(spec, &mut record, &mut report.actions, operations, warnings);
+                }
+                chosen.is_empty().then_some(Reason::NoContainerChosen)
+            }
+        };
+        if report.skip.is_some() && report.skip != Some(Reason::OptedOut) {
+            // What isn't injected doesn't carry a strategy either; an opt-out has to reach the Pods.
+            changes = MetadataChanges::default();
+            report.actions.clear();
+        }
+        changes.emit(path, &template.metadata, record, operations, warnings);
+        report
+    }
+
+    fn nodes(
+        &self,
+        spec: &PodSpec<'_>,
+        record: &mut Record,
+        actions: &mut Vec<Action>,
+        operations: &mut Vec<Operation>,
+        warnings: &mut Vec<Warning>,
+    ) {
+        let (wanted, path) = (self.policy.node_readiness, &self.located.path);
+        if let Some(asked) = node_readiness::ask(wanted, path, &self.prefix(), spec, operations, warnings) {
+            record.node_readiness = asked.record;
+            actions.push(asked.action);
+        }
+    }
+
+    fn container(
+        &self,
+        chosen: Chosen<'o, 'a>,
+        options: &Options<'_>,
+        network: &mut Network,
+        operations: &mut Vec<Operation>,
+        warnings: &mut Vec<Warning>,
+    ) -> (ContainerReport, ContainerRecord) {
+        let Chosen { list, index, container } = chosen;
+        let name = container.name();
+        let path = format!("{}/spec/{list}/{index}", self.located.path);
+        let template = self.prefix();
+        let mut record = ContainerRecord::default();
+        let libraries = (!options.skips_preload(name))
+            .then(|| libraries(options, container.image.present().map_or("", |image| image), self.policy));
+        let mut site =
+            Site { template: &template, container: name, actions: Vec::new(), operations, warnings };
+        EnvInjection::new(&mut site, container, self.policy, &path, &mut record).run(&libraries);
+        let ttp_port = NamedPort {
+            name: self.policy.ttp_port.name.clone(),
+            port: ttp_port_of(container, &self.policy.ttp_port).number(),
+        };
+        let wanted = [ttp_port, self.policy.taskd_port.clone()];
+        ports::inject(&mut site, container, &wanted, network, &path, &mut record);
+        (ContainerReport { name: name.to_owned(), actions: site.actions }, record)
+    }
+
+    /// Names the template in a message; a Pod has but one.
+    fn prefix(&self) -> String {
+        let part = self.located.path.rsplit('/').nth(1).unwrap_or_default();
+        match self.kind {
+            WorkloadKind::AscendJob => format!("replica {part}, "),
+            WorkloadKind::VolcanoJob => format!("task {part}, "),
+            _ => String::new(),
+        }
+    }
+}
+
+/// The libraries of a container: by annotation, else by its image, else by default.
+fn libraries<'p>(options: &Options<'p>, image: &str, policy: &'p Policy) -> Vec<&'p str> {
+    let rule = policy.image_rules.iter().find(|rule| rule.matches(image));
+    let pick = |annotation: Option<&'p str>, ruled: Option<&'p String>, default: &'p String| {
+        annotation.or(ruled.map(String::as_str)).unwrap_or(default)
+    };
+    let libmspti =
+        pick(options.libmspti, rule.and_then(|rule| rule.libmspti.as_ref()), &policy.libraries.libmspti);
+    let libtaskd =
+        pick(options.libtaskd, rule.and_then(|rule| rule.libtaskd.as_ref()), &policy.libraries.libtaskd);
+    if libmspti == libtaskd { vec![libmspti] } else { vec![libmspti, libtaskd] }
+}
+
+/// Copies the strategy and Swansong's options from a job to a template that lacks them: nobody else does
+/// (ascend-operator `pod.go` `createPodSpec`, Volcano `createJobPod`), and a Pod is read by its own.
+fn copy_from_job(
+    job: &Metadata<'_>,
+    own: Option<&Metadata<'_>>,
+    changes: &mut MetadataChanges,
+    actions: &mut Vec<Action>,
+) {
+    let missing = |key: &str| own.is_none_or(|metadata| metadata.annotation(key).is_none());
+    if let Some(raw) = job.annotation(strategy::ANNOTATION).filter(|_| missing(strategy::ANNOTATION)) {
+        let normalised = Strategies::parse(raw).normalised();
+        actions.push(Action {
+            reason: Reason::StrategyCopied,
+            ..Action::added("annotations.recover-strategy", normalised.clone())
+        });
+        changes.annotations.push((strategy::ANNOTATION, normalised));
+    }
+    for key in options::ALL {
+        if let Some(value) = job.annotation(key).filter(|_| missing(key)) {
+            actions.push(Action {
+                reason: Reason::OptionCopied,
+                ..Action::added(format!("annotations.{key}"), value)
+            });
+            changes.annotations.push((key, value.to_owned()));
+        }
+    }
+}
+
+fn is_windows(spec: &PodSpec<'_>) -> bool {
+    let os = spec.os.present().and_then(|os| os.name.present());
+    let selected = spec.node_selector.present().and_then(|labels| labels.get("kubernetes.io/os"));
+    [os, selected.and_then(Slot::present)].into_iter().flatten().any(|os| &**os == "windows")
+}
+
+/// Whether a Pod holds rank 0, by what ascend-operator writes on it (`pod.go`, `env.go`).
+///
+/// A pod that shows no sign of a job is alone and therefore its own rank 0; a Volcano pod without a rank
+/// isn't, since its job's first task was given the ports already.
+fn pod_is_rank_zero(pod: &Template<'_>) -> bool {
+    let metadata = pod.metadata.present();
+    let label = |key| metadata.and_then(|metadata| metadata.label(key));
+    if label("training.kubeflow.org/job-role") == Some("master") {
+        return true;
+    }
+    if let Some(replica_type) = label("training.kubeflow.org/replica-type").or_else(|| label("replica-type"))
+    {
+        return workload::is_rank_zero_type(replica_type);
+    }
+    let containers = pod.spec.present().map_or(&[][..], |spec| spec.containers.items());
+    let env = |name| containers.iter().find_map(|container| container.env_value(name));
+    match (env("MS_ROLE"), env("RANK")) {
+        (Some(role), _) => role == "MS_SCHED",
+        (None, Some(rank)) => rank == "0",
+        (None, None) => label("volcano.sh/job-name").is_none(),
+    }
+}

@@ -1,0 +1,130 @@
+//! The undo in one container.
+
+use std::collections::BTreeSet;
+
+use super::Undo;
+use crate::env::ORIGINAL_PRELOAD;
+use crate::former::Former;
+use crate::operation::Operation;
+use crate::preload;
+use crate::record::{ContainerRecord, FormerPreload, PreloadRecord};
+use crate::view::{Container, EnvVar, Slot};
+
+/// The work on one container.
+pub(super) struct ContainerUndo<'u, 'c, 'a> {
+    /// JSON pointer of the container.
+    pub(super) path: &'u str,
+    pub(super) container: &'c Container<'a>,
+    pub(super) record: &'u ContainerRecord,
+    pub(super) undo: &'u mut Undo,
+}
+
+impl ContainerUndo<'_, '_, '_> {
+    pub(super) fn run(mut self) {
+        // Values first, while indices are those of the view.
+        let mut env: Vec<usize> = self.preload().into_iter().collect();
+        for (name, written) in &self.record.env {
+            match self.container.last_env(name) {
+                Some((index, entry)) if is(entry, written.as_deref()) => env.push(index),
+                Some(_) => self.stays(&format!("env {name}")),
+                None => {}
+            }
+        }
+        self.remove("env", env, self.container.env.items().len());
+        let ports = self.ports();
+        self.remove("ports", ports, self.container.ports.items().len());
+    }
+
+    fn stays(&mut self, what: &str) {
+        let name = self.container.name();
+        self.undo.stays.push(format!("container {name}: {what} was changed since and stays"));
+    }
+
+    /// Takes the libraries out of LD_PRELOAD. The index of the entry if it is to go.
+    fn preload(&mut self) -> Option<usize> {
+        let PreloadRecord { libraries, former } = self.record.preload.as_ref()?;
+        let list = format!("{}/env", self.path);
+        let entry = self.container.last_env(preload::VARIABLE);
+        let found = entry.and_then(|(index, entry)| Some((index, without(entry, libraries)?)));
+        if let Some(FormerPreload::ValueFrom) = former
+            && let Some((original, _)) = self.container.last_env(ORIGINAL_PRELOAD)
+        {
+            // As long as nothing but the reference to it is left, the source gets its name back.
+            let reference = format!("$({ORIGINAL_PRELOAD})");
+            let only = found.as_ref().is_some_and(|(_, rest)| rest.iter().all(|path| *path == reference));
+            if only || entry.is_none() {
+                let name = format!("{list}/{original}/name");
+                self.undo.operations.push(Operation::replace(name, &preload::VARIABLE));
+                return found.map(|(index, _)| index);
+            }
+        }
+        let (index, rest) = found?;
+        if former.is_none() && rest.is_empty() {
+            return Some(index);
+        }
+        let value = format!("{list}/{index}/value");
+        let before = former.as_ref().map_or("", FormerPreload::literal);
+        let same = preload::tokens(before).collect::<BTreeSet<_>>() == rest.iter().copied().collect();
+        self.undo.operations.push(match former {
+            Some(FormerPreload::Value(text)) if same => Operation::replace(value, text),
+            Some(FormerPreload::Null) if same => Operation::replace(value, &()),
+            Some(FormerPreload::Absent) if same => Operation::remove(value),
+            // The user's own part was changed since.
+            _ => Operation::replace(value, &rest.join(":")),
+        });
+        None
+    }
+
+    fn ports(&mut self) -> Vec<usize> {
+        let ports = self.container.ports.items();
+        let mut ours = Vec::new();
+        for written in &self.record.ports {
+            let Some((number, name)) = written.split_once("/TCP ") else { continue };
+            let Ok(number) = number.parse() else { continue };
+            match ports.iter().position(|port| port.is_tcp(number)) {
+                Some(index) if ports[index].name.present().is_some_and(|now| **now == *name) => {
+                    ours.push(index);
+                }
+                Some(_) => self.stays(&format!("the name of port {number}")),
+                None => {}
+            }
+        }
+        ours
+    }
+
+    /// Removes list items from the highest index down, and the list itself when we made it and it is empty.
+    fn remove(&mut self, field: &str, mut indices: Vec<usize>, len: usize) {
+        indices.sort_unstable();
+        indices.dedup();
+        let emptied = !indices.is_empty() && indices.len() == len;
+        let list = format!("{}/{field}", self.path);
+        let operations = &mut self.undo.operations;
+        if let Some(former) = Former::of(field, &self.record.absent, &self.record.null).filter(|_| emptied) {
+            operations.push(former.restore(list));
+        } else {
+            let removed = indices.into_iter().rev();
+            operations.extend(removed.map(|index| Operation::remove(format!("{list}/{index}"))));
+        }
+    }
+}
+
+/// Whether an entry holds what was written; `None` is a valueFrom.
+fn is(entry: &EnvVar<'_>, written: Option<&str>) -> bool {
+    let sourced = entry.value_from.present().is_some();
+    match written {
+        Some(written) => !sourced && entry.value.present().is_some_and(|now| **now == *written),
+        None => sourced,
+    }
+}
+
+/// The paths of an entry without `libraries`; `None` if it holds none of them, and so is nothing of ours.
+fn without<'e>(entry: &'e EnvVar<'_>, libraries: &[String]) -> Option<Vec<&'e str>> {
+    let value = match (&entry.value_from, &entry.value) {
+        (Slot::Absent | Slot::Null, Slot::Present(value)) => &**value,
+        _ => return None,
+    };
+    let all: Vec<&str> = preload::tokens(value).collect();
+    let rest: Vec<&str> =
+        all.iter().copied().filter(|path| !libraries.iter().any(|library| library == path)).collect();
+    (rest.len() < all.len()).then_some(rest)
+}

@@ -1,0 +1,197 @@
+//! Building blocks of the views: fields that may be absent, borrowed strings, maps read in part.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+
+/// A field that may be absent, `null` or there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Slot<T> {
+    /// The object has no such member.
+    #[default]
+    Absent,
+    /// The member is `null`.
+    Null,
+    /// The member has a value.
+    Present(T),
+}
+
+impl<T> Slot<T> {
+    /// The value, if there is one.
+    pub const fn present(&self) -> Option<&T> {
+        match self {
+            Self::Present(value) => Some(value),
+            Self::Absent | Self::Null => None,
+        }
+    }
+}
+
+impl<T> Slot<Vec<T>> {
+    /// The items; none when absent or `null`.
+    pub fn items(&self) -> &[T] {
+        self.present().map_or(&[], Vec::as_slice)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Slot<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Option::deserialize(deserializer)?.map_or(Self::Null, Self::Present))
+    }
+}
+
+/// A string, borrowed unless it holds escapes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text<'a>(Cow<'a, str>);
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(TextVisitor)
+    }
+}
+
+/// A JSON object of which only some members are kept, in its own order.
+#[derive(Debug)]
+pub struct Kept<'a, K, V> {
+    /// The members whose key `K` keeps.
+    pub(super) members: Vec<(Text<'a>, V)>,
+    /// How many members there are in all.
+    pub len: usize,
+    keys: PhantomData<K>,
+}
+
+/// Which keys of a map are of interest.
+pub trait Keys {
+    /// Whether the member is kept.
+    fn keep(key: &str) -> bool;
+}
+
+impl<K, V> Kept<'_, K, V> {
+    /// The last member named `key`.
+    pub fn get(&self, key: &str) -> Option<&V> {
+        self.members.iter().rev().find(|(name, _)| &**name == key).map(|(_, value)| value)
+    }
+}
+
+impl<'de: 'a, 'a, K: Keys, V: Deserialize<'de>> Deserialize<'de> for Kept<'a, K, V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeptVisitor<K, V>(PhantomData<(K, V)>);
+        impl<'de, K: Keys, V: Deserialize<'de>> Visitor<'de> for KeptVisitor<K, V> {
+            type Value = Kept<'de, K, V>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut kept = Kept { members: Vec::new(), len: 0, keys: PhantomData };
+                while let Some(key) = map.next_key::<Text<'de>>()? {
+                    kept.len += 1;
+                    if K::keep(&key) {
+                        kept.members.push((key, map.next_value()?));
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(kept)
+            }
+        }
+        deserializer.deserialize_map(KeptVisitor(PhantomData))
+    }
+}
+
+/// A map in its own order.
+#[derive(Debug)]
+pub struct Ordered<'a, V>(pub Vec<(Text<'a>, V)>);
+
+impl<'de: 'a, 'a, V: Deserialize<'de>> Deserialize<'de> for Ordered<'a, V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Debug)]
+        struct All;
+        impl Keys for All {
+            fn keep(_: &str) -> bool {
+                true
+            }
+        }
+        Ok(Self(Kept::<'de, All, V>::deserialize(deserializer)?.members))
+    }
+}
+
+/// Defines a view: a struct read from a JSON object, unnamed members passed over.
+///
+/// A derived `Deserialize` would also take an array for a struct and refuse a repeated key; the API server does
+/// neither, so this reads objects only and lets the last of a key win.
+macro_rules! view {
+    ($($(#[$meta:meta])* pub struct $name:ident<'a> {
+        $($(#[$field_meta:meta])* pub $field:ident: $key:literal => $type:ty,)+
+    })+) => {$(
+        $(#[$meta])*
+        #[derive(Debug)]
+        pub struct $name<'a> {
+            $($(#[$field_meta])* pub $field: $type,)+
+            /// How many members were passed over.
+            pub unread: usize,
+            lifetime: ::std::marker::PhantomData<&'a str>,
+        }
+
+        impl<'de: 'a, 'a> ::serde::Deserialize<'de> for $name<'a> {
+            fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct ViewVisitor;
+                impl<'a> ::serde::de::Visitor<'a> for ViewVisitor {
+                    type Value = $name<'a>;
+
+                    fn expecting(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                        f.write_str("an object")
+                    }
+
+                    fn visit_map<A: ::serde::de::MapAccess<'a>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                        let mut view = $name {
+                            $($field: Default::default(),)+
+                            unread: 0,
+                            lifetime: ::std::marker::PhantomData,
+                        };
+                        while let Some(key) = map.next_key::<$crate::view::Text<'a>>()? {
+                            match &*key {
+                                $($key => view.$field = map.next_value()?,)+
+                                _ => {
+                                    map.next_value::<::serde::de::IgnoredAny>()?;
+                                    view.unread += 1;
+                                }
+                            }
+                        }
+                        Ok(view)
+                    }
+                }
+                deserializer.deserialize_map(ViewVisitor)
+            }
+        }
+    )+};
+}
+pub(super) use view;

@@ -1,0 +1,205 @@
+//! LD_PRELOAD and the other variables.
+
+use super::*;
+
+fn preload(value: &str) -> Value {
+    ascend(json!({"env": [{"name": "LD_PRELOAD", "value": value}]}))
+}
+
+/// dynatrace-operator#1201 (B18).
+#[test]
+fn a_second_pass_doubles_nothing() {
+    for object in [preload(""), preload("/x/libtaskd.so.1"), preload(&format!("{TASKD}.1"))] {
+        let first = pod(&object);
+        let second = pod(&first.object);
+        assert!(second.outcome.operations.is_empty());
+        assert_eq!(first.object, second.object);
+    }
+    assert_eq!(
+        pod(&preload(&format!("{TASKD}.1"))).env("LD_PRELOAD").unwrap(),
+        &json!(format!("{}:{TASKD}.1", ours()))
+    );
+}
+
+/// datadog-agent PR#30716, alnair#45, beyla#3128 (B19, B32).
+#[test]
+fn the_users_preloads_are_kept() {
+    let own = "/usr/local/lib/libjemalloc.so.2";
+    assert_eq!(pod(&preload(own)).env("LD_PRELOAD").unwrap(), &json!(format!("{}:{own}", ours())));
+    let agents = "launcher.preload.so:/var/odigos/loader/loader.so";
+    assert_eq!(pod(&preload(agents)).env("LD_PRELOAD").unwrap(), &json!(format!("{}:{agents}", ours())));
+}
+
+/// charts#103, gh-aw-firewall#2535, dash0-operator#490 (B22, B23).
+#[test]
+fn preloading_can_be_opted_out_of_by_container() {
+    for names in ["ascend", "*", "other,ascend"] {
+        let mut object = ascend(json!({}));
+        object["metadata"]["annotations"]["swansong.dev/skip-preload"] = json!(names);
+        let injected = pod(&object);
+        assert_eq!(injected.env("LD_PRELOAD"), None);
+        assert_eq!(injected.env("TTP_PORT").unwrap(), "8000");
+        assert_eq!(injected.action("env.LD_PRELOAD").unwrap().reason, Reason::PreloadOptedOut);
+    }
+}
+
+/// opentelemetry-operator#1814, #3166, #3392 (B27).
+#[test]
+fn a_preload_from_a_value_from_is_never_lost() {
+    let source = json!({"configMapKeyRef": {"name": "c", "key": "k"}});
+    let object = ascend(
+        json!({"env": [{"name": "LD_PRELOAD", "valueFrom": source}, {"name": "B", "value": "$(LD_PRELOAD)"}]}),
+    );
+    let referenced = pod(&object);
+    let env = &referenced.object["spec"]["containers"][0]["env"];
+    assert_eq!(env[0], json!({"name": "SWANSONG_ORIGINAL_LD_PRELOAD", "valueFrom": source}));
+    // Before the entry that refers to it, behind the one it refers to.
+    assert_eq!(
+        env[1],
+        json!({"name": "LD_PRELOAD", "value": format!("{}:$(SWANSONG_ORIGINAL_LD_PRELOAD)", ours())})
+    );
+    assert_eq!(env[2]["name"], "B");
+
+    let policy = Policy { preload_value_from: PreloadValueFrom::Skip, ..Policy::default() };
+    let skipped = run(WorkloadKind::Pod, &object, &policy);
+    assert_eq!(skipped.object["spec"]["containers"][0]["env"][0], object["spec"]["containers"][0]["env"][0]);
+    assert_eq!(skipped.warned(), [Reason::PreloadValueFromSkipped]);
+}
+
+/// opentelemetry-operator PR#864, #793 (B28).
+#[test]
+fn references_are_kept_and_still_resolve() {
+    let object = ascend(json!({"env": [
+        {"name": "LIBDIR", "value": "/opt"}, {"name": "LD_PRELOAD", "value": "$(LIBDIR)/a.so"},
+        {"name": "URL", "value": "tcp://$(POD_IP):$(TTP_PORT)"},
+    ]}));
+    let env = &pod(&object).object["spec"]["containers"][0]["env"];
+    assert_eq!(
+        names(env, "name"),
+        ["LIBDIR", "LD_PRELOAD", "POD_IP", "TTP_PORT", "URL", "TASKD_PROCESS_ENABLE"]
+    );
+    assert_eq!(env[1]["value"], json!(format!("{}:$(LIBDIR)/a.so", ours())));
+}
+
+/// azure-workload-identity#1555, PR#1593 (B29).
+#[test]
+fn an_unseen_preload_in_env_from_is_warned_about() {
+    let injected = pod(&ascend(json!({"envFrom": [{"configMapRef": {"name": "c"}}]})));
+    assert_eq!(injected.env("LD_PRELOAD").unwrap(), &json!(ours()));
+    assert_eq!(injected.warned(), [Reason::PreloadMayHideEnvFrom]);
+}
+
+/// kserve#4332, odigos PR#1619, DataDog PR#28604, k3d#204 (B30).
+#[test]
+fn what_the_user_set_is_not_set_again() {
+    let injected = pod(&ascend(json!({"env": [{"name": "TTP_PORT", "value": "8000"}]})));
+    let env = &injected.object["spec"]["containers"][0]["env"];
+    assert_eq!(names(env, "name").iter().filter(|name| **name == "TTP_PORT").count(), 1);
+    assert!(injected.warned().is_empty());
+
+    let injected = pod(&ascend(json!({"env": [{"name": "TTP_PORT", "value": "9000"}]})));
+    assert_eq!(injected.env("TTP_PORT").unwrap(), "9000");
+    assert_eq!(
+        injected.object["spec"]["containers"][0]["ports"][0],
+        json!({"containerPort": 9000, "name": "ttp-port", "protocol": "TCP"})
+    );
+    assert_eq!(injected.warned(), [Reason::TtpPortNotDefault]);
+}
+
+#[test]
+fn a_ttp_port_that_cannot_be_read_is_warned_about() {
+    for entry in [
+        json!({"value": "$(X)"}),
+        json!({"value": "http"}),
+        json!({"value": "0"}),
+        json!({"value": "65536"}),
+        json!({"valueFrom": {"fieldRef": {}}}),
+    ] {
+        let mut entry = entry;
+        entry["name"] = json!("TTP_PORT");
+        let injected = pod(&ascend(json!({"env": [entry]})));
+        assert_eq!(injected.warned(), [Reason::TtpPortUnknown]);
+        assert_eq!(injected.object["spec"]["containers"][0]["ports"][0]["containerPort"], 8000);
+    }
+}
+
+#[test]
+fn of_several_preloads_the_last_wins_and_is_joined() {
+    let object = ascend(
+        json!({"env": [{"name": "LD_PRELOAD", "value": "/a.so"}, {"name": "LD_PRELOAD", "value": "/b.so"}]}),
+    );
+    let env = &pod(&object).object["spec"]["containers"][0]["env"];
+    assert_eq!(env[0]["value"], "/a.so");
+    assert_eq!(env[1]["value"], json!(format!("{}:/b.so", ours())));
+}
+
+#[test]
+fn values_that_break_the_chain_are_warned_about() {
+    for (entry, reason) in [
+        (json!({"name": "TASKD_PROCESS_ENABLE", "value": "off"}), Reason::TaskdDisabled),
+        (json!({"name": "POD_IP"}), Reason::PodIpEmpty),
+        (json!({"name": "POD_IP", "value": ""}), Reason::PodIpEmpty),
+        // The documentation's mis-indented example.
+        (
+            json!({"name": "POD_IP", "valueFrom": null, "fieldRef": {"fieldPath": "status.podIP"}}),
+            Reason::PodIpEmpty,
+        ),
+    ] {
+        assert_eq!(pod(&ascend(json!({"env": [entry]}))).warned(), [reason], "{entry}");
+    }
+}
+
+/// HAMi docs amd-vgpu (B34).
+#[test]
+fn the_order_is_configurable() {
+    let policy = Policy { preload_order: PreloadOrder::Last, ..Policy::default() };
+    let injected = run(WorkloadKind::Pod, &preload("/a.so"), &policy);
+    assert_eq!(injected.env("LD_PRELOAD").unwrap(), &json!(format!("/a.so:{MSPTI}:{TASKD}")));
+    assert_eq!(pod(&preload("/a.so")).env("LD_PRELOAD").unwrap(), &json!(format!("{MSPTI}:{TASKD}:/a.so")));
+}
+
+/// DataDog#50313, #35170 (B35).
+#[test]
+fn resources_never_matter_to_a_chosen_container() {
+    for resources in [
+        json!(null),
+        json!({}),
+        json!({"limits": {"cpu": "0.1"}}),
+        json!({"requests": {"memory": "1.5Gi", "cpu": "1m"}, "limits": null}),
+    ] {
+        let injected = pod(&ascend(json!({"resources": resources})));
+        assert_eq!(injected.env("LD_PRELOAD").unwrap(), &json!(ours()));
+    }
+}
+
+#[test]
+fn windows_pods_are_left_alone() {
+    for (key, value) in
+        [("os", json!({"name": "windows"})), ("nodeSelector", json!({"kubernetes.io/os": "windows"}))]
+    {
+        let mut object = ascend(json!({}));
+        object["spec"][key] = value;
+        let injected = pod(&object);
+        assert_eq!(injected.outcome.skip, Some(Reason::Windows));
+        assert_eq!(injected.object, object);
+        assert_eq!(injected.warned(), [Reason::Windows]);
+    }
+}
+
+#[test]
+fn library_paths_come_from_annotation_then_image_then_default() {
+    let mut object = ascend(json!({}));
+    object["metadata"]["annotations"]["swansong.dev/libtaskd"] = json!("/a/libtaskd.so");
+    object["metadata"]["annotations"]["swansong.dev/libmspti"] = json!("relative.so");
+    let policy = Policy {
+        image_rules: vec![swansong_inject::policy::ImageRule {
+            pattern: "train:*".to_owned(),
+            libmspti: Some("/i/libmspti.so".to_owned()),
+            libtaskd: Some("/i/libtaskd.so".to_owned()),
+        }],
+        ..Policy::default()
+    };
+    let injected = run(WorkloadKind::Pod, &object, &policy);
+    assert_eq!(injected.env("LD_PRELOAD").unwrap(), "/i/libmspti.so:/a/libtaskd.so");
+    assert_eq!(injected.warned(), [Reason::OptionInvalid]);
+}
