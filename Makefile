@@ -72,6 +72,16 @@ doc:
 .PHONY: lint
 lint: fmt-check clippy doc deny ## Format, clippy, documentation and dependencies, without tests.
 
+.PHONY: words
+words: ## Check the words and comments of code, docs and manifests.
+	@python3 tests/lint/tests.py
+	@tests/lint/words
+	@tests/lint/comments
+
+.PHONY: lines
+lines: ## Count the lines of product code per crate.
+	@tests/lint/lines
+
 .PHONY: deny
 deny: $(DENY) ## Check licences, sources, bans and known flaws of dependencies.
 	$(DENY) --locked --workspace check --hide-inclusion-graph bans licenses sources
