@@ -7,7 +7,7 @@ use swansong_agent::check::{CheckName, Family};
 use swansong_agent::reason::Reason;
 use swansong_agent::report::Status;
 
-use crate::fixture::{DRIVER, Elf, Host, TABLE_HEAD, tcp};
+use swansong_fixtures::host::{DRIVER, Elf, Host, TABLE_HEAD, tcp};
 
 type Break = fn(&Host);
 

@@ -1,10 +1,10 @@
 //! Every check on hosts of every product family, healthy and broken in each way.
 
-use crate::fixture::{DRIVER, Elf, Host, TABLE_HEAD, tcp, tcp6};
 use swansong_agent::check::{self, CheckName, Family, Trust};
 use swansong_agent::config::Config;
 use swansong_agent::reason::Reason;
 use swansong_agent::report::{Ready, Status};
+use swansong_fixtures::host::{DRIVER, Elf, Host, TABLE_HEAD, tcp, tcp6};
 
 #[test]
 fn every_family_is_healthy_and_told_by_its_host() {
@@ -233,7 +233,7 @@ fn what_the_surroundings_tell() {
         let check = check::run(&root, &config, surroundings).into_iter().find(|check| check.name == name);
         check.map(|check| check.finding.reason)
     };
-    let mut surroundings = crate::fixture::surroundings();
+    let mut surroundings = swansong_fixtures::host::surroundings();
     surroundings.dead_mounts = vec![DRIVER.into()];
     assert_eq!(find(&surroundings, CheckName::DriverLibs), Some(Reason::MountStale));
     surroundings.expected_npus = Some(9);

@@ -5,7 +5,7 @@ use swansong_agent::check::{CheckName, Family};
 use swansong_agent::config::Config;
 use swansong_agent::report::{Ready, Report, Status};
 
-use crate::fixture::{DRIVER, Elf, Host};
+use swansong_fixtures::host::{DRIVER, Elf, Host};
 
 /// Everything that some check looks at.
 const PATHS: &[&str] = &[

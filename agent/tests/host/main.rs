@@ -2,7 +2,6 @@
 
 mod broken;
 mod checks;
-mod fixture;
 mod laws;
 mod processes;
 mod verdicts;

@@ -11,7 +11,7 @@ use procfs::process::Process;
 use swansong_agent::Machine;
 use swansong_agent::preload::{InjectedContainer, InjectedPod, Outcome, ScanError, Verdict, Why, scan};
 
-use crate::fixture::{Elf, Host};
+use swansong_fixtures::host::{Elf, Host};
 
 const UID: &str = "0f4cbf1a-2b37-4c1d-9a8e-5d1c3b2a1f00";
 const ID: &str = "5a0b6c2d3e4f5061728394a5b6c7d8e9f00112233445566778899aabbccddeef";

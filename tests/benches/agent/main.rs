@@ -15,12 +15,8 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use procfs::process::Process;
 use serde_json::json;
+use swansong_bench_support::ChildGuard;
 use swansong_testcluster::{Cluster, Tier};
-
-#[path = "../support/running.rs"]
-mod running;
-
-use self::running::Running;
 
 const PROCESSES: usize = 5_000;
 const NODE: &str = "bench-agent";
@@ -38,7 +34,7 @@ fn main() -> anyhow::Result<ExitCode> {
         prepare(&cluster).await?;
         anyhow::Ok(cluster)
     })?;
-    let sleepers: Vec<Running> = (0..PROCESSES).map(|_| sleeper()).collect::<anyhow::Result<_>>()?;
+    let sleepers: Vec<ChildGuard> = (0..PROCESSES).map(|_| sleeper()).collect::<anyhow::Result<_>>()?;
     let listener = TcpListener::bind("127.0.0.1:0").context("no port")?;
     let held = listener.local_addr()?.port();
     println!("| {PROCESSES} processes, and | RSS MiB | CPU, % of a core |\n|---|---|---|");
@@ -72,9 +68,9 @@ async fn prepare(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn sleeper() -> anyhow::Result<Running> {
+fn sleeper() -> anyhow::Result<ChildGuard> {
     let child = Command::new("sleep").arg("3600").stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-    Ok(Running(child.context("sleep can't be started")?))
+    Ok(ChildGuard(child.context("sleep can't be started")?))
 }
 
 fn measure(cluster: &Cluster, ports: &str, window: Duration) -> anyhow::Result<(f64, f64)> {
@@ -88,7 +84,7 @@ fn measure(cluster: &Cluster, ports: &str, window: Duration) -> anyhow::Result<(
         .stderr(Stdio::null())
         .spawn()
         .context("the agent can't be started")?;
-    let agent = Running(agent);
+    let agent = ChildGuard(agent);
     let process = Process::new(agent.0.id().cast_signed())?;
     // The start isn't the idle state.
     sleep(Duration::from_secs(15));

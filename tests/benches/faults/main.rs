@@ -15,17 +15,13 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{Api, PostParams};
 use procfs::process::Process;
 use serde_json::json;
+use swansong_bench_support::ChildGuard;
 use swansong_fake_clusterd::{Settings, StandIn};
 use swansong_fake_dcmi::{Script, build};
+use swansong_fixtures::mindcluster;
 use swansong_testcluster::{Cluster, Tier};
 
 #[allow(dead_code)]
-#[path = "../../support/faults/objects.rs"]
-mod objects;
-#[path = "../support/running.rs"]
-mod running;
-
-use self::running::Running;
 
 const NODE: &str = "bench-faults";
 const SETTLE: Duration = Duration::from_secs(1);
@@ -74,7 +70,7 @@ async fn prepare(cluster: &Cluster) -> anyhow::Result<()> {
     let node = serde_json::from_value(json!({"metadata": {"name": NODE}}))?;
     Api::<Node>::all(client.clone()).create(&PostParams::default(), &node).await?;
     let maps: Api<ConfigMap> = Api::namespaced(client, "kube-system");
-    maps.create(&PostParams::default(), &serde_json::from_value(objects::device_info(NODE))?).await?;
+    maps.create(&PostParams::default(), &serde_json::from_value(mindcluster::device_info(NODE))?).await?;
     let system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cluster-system"}});
     cluster.apply(&system.to_string()).await?;
     Ok(())
@@ -90,7 +86,7 @@ fn host_root(root: &Path) -> anyhow::Result<Script> {
     Ok(Script::beside(&build(&libraries)))
 }
 
-fn start(cluster: &Cluster, host: &Path, clusterd: &StandIn) -> anyhow::Result<Running> {
+fn start(cluster: &Cluster, host: &Path, clusterd: &StandIn) -> anyhow::Result<ChildGuard> {
     let config = host.join("agent.yaml");
     let outbox = host.join("outbox");
     fs::write(
@@ -113,7 +109,7 @@ fn start(cluster: &Cluster, host: &Path, clusterd: &StandIn) -> anyhow::Result<R
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    Ok(Running(child))
+    Ok(ChildGuard(child))
 }
 
 /// For each fault the milliseconds from the driver's event to ClusterD, less the settle time.
@@ -155,7 +151,11 @@ fn wait(clusterd: &StandIn, code: u32, assertion: &str) -> anyhow::Result<u64> {
 }
 
 /// The most memory that the agent and the process with the library had.
-fn flood(script: &Script, agent: &Running, time: Duration) -> anyhow::Result<Vec<(&'static str, f64, f64)>> {
+fn flood(
+    script: &Script,
+    agent: &ChildGuard,
+    time: Duration,
+) -> anyhow::Result<Vec<(&'static str, f64, f64)>> {
     let events = u32::try_from(time.as_secs() * 10_000 / 60)?;
     script.flood(events, 10_000, 0x9000_0000);
     let pid = i32::try_from(agent.0.id())?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::connection::Connection;
+use swansong_bench_support::Connection;
 
 /// Latencies of every request of one run.
 #[derive(Default)]

@@ -9,7 +9,6 @@
 //! differ from machine to machine, the ratios in a table hardly do. Run it with `make bench`.
 
 mod client;
-mod connection;
 mod measure;
 mod peers;
 mod report;

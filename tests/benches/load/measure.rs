@@ -10,8 +10,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use crate::client::{Run, closed_loop, open_loop};
-use crate::connection::Connection;
 use crate::servers::{self, Server};
+use swansong_bench_support::Connection;
 
 /// An AdmissionReview of a Pod as ascend-operator makes it.
 const REVIEW: &str = include_str!("review.json");

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::connection::Connection;
 use crate::process::{Tls, Webhook, mib, request};
 use crate::{Finding, setting};
+use swansong_bench_support::Connection;
 
 const LANES: usize = 8;
 const FIRST: usize = 3_000;

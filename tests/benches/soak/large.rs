@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
 use crate::Finding;
-use crate::connection::Connection;
 use crate::process::{Tls, Webhook, mib, request};
+use swansong_bench_support::Connection;
 
 const CONNECTIONS: usize = 64;
 const ROUNDS: usize = 20;

@@ -4,8 +4,6 @@
 //! `make soak` runs it, in a few minutes. `SWANSONG_SOAK_REVIEWS` and `SWANSONG_SOAK_CONNECTIONS` change how long.
 
 mod churn;
-#[path = "../load/connection.rs"]
-mod connection;
 mod large;
 mod process;
 mod reviews;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 
-use crate::connection::Connection;
 use crate::process::{Tls, Webhook, mib, request};
 use crate::{Finding, setting};
+use swansong_bench_support::Connection;
 
 const REVIEW: &str = include_str!("../load/review.json");
 const CONNECTIONS: usize = 16;

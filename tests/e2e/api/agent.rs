@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use swansong_agent::check::Family;
 use swansong_testcluster::{AuditEvent, Cluster, eventually};
 
-use crate::fixture::{DRIVER, Host};
 use crate::support::{create, http_get, read_lines, rig, swansong, tied};
+use swansong_fixtures::host::{DRIVER, Host};
 
 /// The promise.
 const SOON: Duration = Duration::from_secs(10);
@@ -197,7 +197,7 @@ async fn the_truth_is_told_within_seconds() {
         failed.message.as_deref().is_some_and(|text| text.contains("driver-libs (NotAFile)")),
         "{failed:?}"
     );
-    site.host.file(&format!("{DRIVER}/lib64/driver/libdcmi.so"), crate::fixture::Elf::X86.bytes());
+    site.host.file(&format!("{DRIVER}/lib64/driver/libdcmi.so"), swansong_fixtures::host::Elf::X86.bytes());
     site.shows("True", "true", SOON).await;
 
     // The whole driver swapped for another folder, and back.

@@ -12,12 +12,12 @@ use swansong_fake_dcmi::{Script, build};
 use swansong_testcluster::eventually;
 
 use crate::agent::{Agent, Site};
-use crate::fault_events::tells;
-use crate::fault_objects::{
+use crate::support::{create, rig};
+use swansong_fixtures::host::DRIVER;
+use swansong_fixtures::mindcluster::{
     config_map, device_info, job_summary, pod_group, pod_group_definition, pod_metadata,
 };
-use crate::fixture::DRIVER;
-use crate::support::{create, rig};
+use swansong_testcluster::expect_events;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -113,8 +113,8 @@ impl Scene {
         }
     }
 
-    async fn tells(&self, namespace: &str, kind: &str, name: &str, reasons: &[&str]) {
-        tells(&self.site.client, namespace, kind, name, reasons).await;
+    async fn expect_events(&self, namespace: &str, kind: &str, name: &str, reasons: &[&str]) {
+        expect_events(&self.site.client, namespace, kind, name, reasons).await.unwrap();
     }
 
     async fn relayed(&self, status: &str, reason: &str) {
@@ -207,9 +207,9 @@ async fn a_fault_is_told_when_its_job_can_dump_and_taken_back_when_it_has() {
 
     // Nothing would be saved: the reset ConfigMap is missing.
     scene.script.event(3, HBM, CRITICAL, OCCUR, "HBM");
-    scene.tells(&namespace, "Pod", "bert-master-0", &["DeviceFault", "FaultHeldBack"]).await;
-    scene.tells(&namespace, "AscendJob", "bert", &["FaultHeldBack"]).await;
-    scene.tells("default", "Node", &node, &["DeviceFault", "FaultHeldBack"]).await;
+    scene.expect_events(&namespace, "Pod", "bert-master-0", &["DeviceFault", "FaultHeldBack"]).await;
+    scene.expect_events(&namespace, "AscendJob", "bert", &["FaultHeldBack"]).await;
+    scene.expect_events("default", "Node", &node, &["DeviceFault", "FaultHeldBack"]).await;
     scene.relayed("False", "FaultHeldBack").await;
     assert_eq!(scene.taken(), [""; 0]);
 
@@ -223,22 +223,22 @@ async fn a_fault_is_told_when_its_job_can_dump_and_taken_back_when_it_has() {
         let taken = ledger.taken.iter().find(|taken| taken.node == node).unwrap();
         assert_eq!((taken.devices.as_slice(), taken.code.as_str()), (&[3][..], "020011001"));
     });
-    scene.tells(&namespace, "Pod", "bert-master-0", &["FaultRelayed"]).await;
-    scene.tells(&namespace, "AscendJob", "bert", &["FaultRelayed"]).await;
+    scene.expect_events(&namespace, "Pod", "bert-master-0", &["FaultRelayed"]).await;
+    scene.expect_events(&namespace, "AscendJob", "bert", &["FaultRelayed"]).await;
     scene.relayed("True", "AllRelayed").await;
 
     // The job has dumped: the fault has done what it was for, though it stands.
     let saved = json!({"metadata": {"annotations": {"ProcessRecoverStatus": "dump-success"}}});
     let group = ["--namespace", &namespace, "patch", "podgroup", "bert-1", "--type=merge", "--patch"];
     scene.site.cluster.kubectl(&[&group[..], &[saved.to_string().as_str()]].concat()).await.unwrap();
-    scene.tells(&namespace, "AscendJob", "bert", &["DumpSucceeded"]).await;
+    scene.expect_events(&namespace, "AscendJob", "bert", &["DumpSucceeded"]).await;
     let taken = scene.has_taken(&agent, &["occur", "recover"]).await;
     assert_eq!(taken[0].split(' ').next_back(), taken[1].split(' ').next_back());
 
     scene.script.event(3, HBM, CRITICAL, RECOVER, "HBM");
     scene.is_over(&agent).await;
     scene
-        .tells(
+        .expect_events(
             "default",
             "Node",
             &node,
@@ -308,15 +308,15 @@ async fn a_job_that_asks_for_a_fast_dump_has_its_ranks_told_directly() {
 
     // ClusterD doesn't know the job.
     scene.script.event(3, DROPPED, CRITICAL, OCCUR, "gone");
-    scene.tells(&namespace, "AscendJob", "bert", &["FaultRelayed", "RanksNotReported"]).await;
+    scene.expect_events(&namespace, "AscendJob", "bert", &["FaultRelayed", "RanksNotReported"]).await;
     scene.script.event(3, DROPPED, CRITICAL, RECOVER, "back");
     scene.has_taken(&agent, &["occur", "recover", "occur", "recover"]).await;
     assert_eq!(scene.clusterd.with(|core, _| reported(core)), []);
 
     scene.clusterd.with(|core, _| core.register("job-1"));
     scene.script.event(3, DROPPED, CRITICAL, OCCUR, "gone");
-    scene.tells(&namespace, "Pod", "bert-master-0", &["RanksReported"]).await;
-    scene.tells(&namespace, "AscendJob", "bert", &["RanksReported"]).await;
+    scene.expect_events(&namespace, "Pod", "bert-master-0", &["RanksReported"]).await;
+    scene.expect_events(&namespace, "AscendJob", "bert", &["RanksReported"]).await;
     let reported = scene.clusterd.with(|core, _| reported(core));
     assert_eq!(reported.len(), 1);
     assert_eq!(

@@ -7,14 +7,7 @@
 mod agent;
 mod agent_policy;
 mod certificates;
-#[path = "../../support/faults/events.rs"]
-mod fault_events;
-#[path = "../../support/faults/objects.rs"]
-mod fault_objects;
 mod faults;
-#[path = "../../../agent/tests/host/fixture.rs"]
-#[allow(dead_code)]
-mod fixture;
 mod guard;
 mod inputs;
 mod jobs;

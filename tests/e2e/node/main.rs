@@ -5,8 +5,4 @@
 
 mod agent;
 mod chain;
-#[path = "../../support/faults/events.rs"]
-mod fault_events;
-#[path = "../../support/faults/objects.rs"]
-mod fault_objects;
 mod rig;

@@ -16,10 +16,12 @@ use swansong_fake_clusterd::{Settings, StandIn};
 use swansong_fake_dcmi::{Script, build};
 use swansong_testcluster::{Cluster, eventually};
 
-use super::fixture::{DRIVER, Host};
 use super::rig::{Agents, PATIENCE, alone};
-use crate::fault_events::tells;
-use crate::fault_objects::{device_info, job_summary, pod_group, pod_group_definition, pod_metadata};
+use swansong_fixtures::host::{DRIVER, Host};
+use swansong_fixtures::mindcluster::{
+    device_info, job_summary, pod_group, pod_group_definition, pod_metadata,
+};
+use swansong_testcluster::expect_events;
 
 const HBM: u32 = 0x80E0_1801;
 
@@ -64,19 +66,22 @@ async fn a_fault_ends_as_one_that_clusterd_took_and_its_end_follows() {
         let made = reset.metadata.creation_timestamp.as_ref().unwrap().0.as_millisecond();
         assert!(made <= i64::try_from(first.at).unwrap());
     });
-    tells(&client, &namespace, "Pod", "bert-master-0", &["DeviceFault", "FaultRelayed"]).await;
-    tells(&client, &namespace, "AscendJob", "bert", &["FaultRelayed"]).await;
+    expect_events(&client, &namespace, "Pod", "bert-master-0", &["DeviceFault", "FaultRelayed"])
+        .await
+        .unwrap();
+    expect_events(&client, &namespace, "AscendJob", "bert", &["FaultRelayed"]).await.unwrap();
 
     script.event(3, HBM, 3, 0, "HBM multi-bit error");
     taken(&clusterd, &agents, &["occur", "recover"]).await;
-    tells(
+    expect_events(
         &client,
         "default",
         "Node",
         &node,
         &["DeviceFault", "FaultRelayed", "DeviceFaultOver", "FaultRecoveryRelayed"],
     )
-    .await;
+    .await
+    .unwrap();
 
     watching.abort();
     agents.stop().await;

@@ -15,8 +15,8 @@ use swansong_testcluster::{Cluster, eventually};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::fixture::{DRIVER, Elf, Host};
 use super::rig::{Agents, LABEL, PATIENCE, SOON, alone, told};
+use swansong_fixtures::host::{DRIVER, Elf, Host};
 
 /// There is no ClusterD. The taint, so that the right to it is used.
 const CONFIG: &str = "npus: 8\nclusterd: {dial: false}\nreadiness: {taint: true}\n";

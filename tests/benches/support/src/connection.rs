@@ -10,13 +10,13 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// One connection.
-pub(crate) struct Connection {
-    pub(crate) stream: TlsStream<TcpStream>,
+pub struct Connection {
+    pub stream: TlsStream<TcpStream>,
     buffer: Vec<u8>,
 }
 
 impl Connection {
-    pub(crate) async fn open(address: &str, tls: Arc<rustls::ClientConfig>) -> io::Result<Self> {
+    pub async fn open(address: &str, tls: Arc<rustls::ClientConfig>) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
@@ -25,7 +25,7 @@ impl Connection {
     }
 
     /// Sends a prepared request and reads the answer whole; returns its body.
-    pub(crate) async fn exchange(&mut self, request: &[u8]) -> io::Result<&[u8]> {
+    pub async fn exchange(&mut self, request: &[u8]) -> io::Result<&[u8]> {
         self.stream.write_all(request).await?;
         self.stream.flush().await?;
         self.buffer.clear();

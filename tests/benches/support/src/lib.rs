@@ -1,0 +1,8 @@
+//! What several benchmarks share.
+#![allow(missing_docs)]
+
+mod child;
+mod connection;
+
+pub use child::ChildGuard;
+pub use connection::Connection;
