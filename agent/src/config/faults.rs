@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_saphyr::{Location, Spanned};
-use swansong_fault_model::{Code, Frequency, Lasting, Level, RuleError, Rules};
+use swansong_fault_model::{Code, DurationRule, FrequencyRule, Level, RuleError, Rules};
 
 use super::check::Checker;
 use super::file;
@@ -70,8 +70,8 @@ impl Checker {
         else {
             return;
         };
-        let rule = Frequency::new(rule.times.value, window, level, release);
-        self.add(key, at, codes, rule, Rules::repeats);
+        let rule = FrequencyRule::new(rule.times.value, window, level, release);
+        self.add(key, at, codes, rule, Rules::add_frequency_rule);
     }
 
     fn lasting(&mut self, key: &str, at: Location, rule: file::Lasting) {
@@ -81,7 +81,7 @@ impl Checker {
         let recover =
             rule.recover.map_or(Some(Duration::ZERO), |recover| self.time(key, "recover", &recover));
         let (Some(level), Some(after), Some(recover)) = (level, after, recover) else { return };
-        self.add(key, at, codes, Lasting::new(after, recover, level), Rules::lasts);
+        self.add(key, at, codes, DurationRule::new(after, recover, level), Rules::add_duration_rule);
     }
 
     fn add<R: Copy>(
@@ -109,7 +109,7 @@ impl Checker {
             match text.value.parse() {
                 Ok(code) => codes.push((text.referenced, code)),
                 Err(error) => {
-                    let error: swansong_fault_model::NotACode = error;
+                    let error: swansong_fault_model::InvalidCode = error;
                     self.fault(&text.referenced, format!("{key}.codes[{index}]"), error.to_string());
                 }
             }

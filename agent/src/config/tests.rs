@@ -1,4 +1,4 @@
-use swansong_fault_model::{Frequency, Lasting, Level, Rules};
+use swansong_fault_model::{DurationRule, FrequencyRule, Level, Rules};
 
 use super::*;
 
@@ -48,12 +48,12 @@ faults:
     pci_ids.insert(0xd807, Family::A5);
     let mut rules = Rules::default();
     let day = Duration::from_hours(24);
-    let twice = Frequency::new(2, day, Level::ManuallySeparateNPU, Some(day * 2)).expect("sound");
+    let twice = FrequencyRule::new(2, day, Level::ManuallySeparateNPU, Some(day * 2)).expect("sound");
     for code in ["80E01801", "80C98000"] {
-        assert!(rules.repeats(code.parse().expect("a code"), twice));
+        assert!(rules.add_frequency_rule(code.parse().expect("a code"), twice));
     }
-    let lasting = Lasting::new(Duration::from_secs(20), Duration::from_mins(1), Level::PreSeparateNPU);
-    assert!(rules.lasts("81078603".parse().expect("a code"), lasting.expect("sound")));
+    let lasting = DurationRule::new(Duration::from_secs(20), Duration::from_mins(1), Level::PreSeparateNPU);
+    assert!(rules.add_duration_rule("81078603".parse().expect("a code"), lasting.expect("sound")));
     let expected = Config {
         family: Some(Family::A3),
         pci_ids,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use swansong_fault_model::{Choice, Classifier, Found, News, Origin, Rules};
+use swansong_fault_model::{Classifier, ClassifierSelector, ClassifierSource, ReloadResult, Rules};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
@@ -31,9 +31,9 @@ pub struct Levels {
     /// The level of each code.
     pub classifier: Classifier,
     /// Where that comes from.
-    pub origin: Origin,
+    pub origin: ClassifierSource,
     /// Whether the cluster has been asked. Before that a fault may be taken for graver than the cluster has it.
-    pub asked_the_cluster: bool,
+    pub has_checked_config_map: bool,
     /// What raises a level.
     pub rules: Rules,
     /// What can't be used, by its place; what was last good there still counts.
@@ -52,7 +52,7 @@ pub struct LevelWatch {
 
 #[derive(Debug, Default)]
 struct State {
-    choice: Choice,
+    choice: ClassifierSelector,
     customization: Option<String>,
     cluster_rules: Rules,
     problems: BTreeMap<String, String>,
@@ -61,11 +61,11 @@ struct State {
 impl LevelWatch {
     /// Nothing asked yet: codes go by their severity.
     pub fn new(settings: &FaultSettings) -> Self {
-        let (classifier, origin) = (Classifier::documented(), Origin::Severity);
+        let (classifier, origin) = (Classifier::documented(), ClassifierSource::Severity);
         let levels = Levels {
             classifier,
             origin,
-            asked_the_cluster: false,
+            has_checked_config_map: false,
             rules: settings.rules.clone(),
             problems: BTreeMap::new(),
         };
@@ -115,8 +115,8 @@ impl LevelWatch {
     fn cluster(&self, texts: Option<&Texts>) {
         let text = |key| texts.and_then(|texts| texts.get(key)?.as_deref());
         self.change(|state| {
-            let found = text(CODES).map_or(Found::Nothing, Found::Text);
-            let news = state.choice.config_map(found);
+            let found = text(CODES);
+            let news = state.choice.update_config_map(found);
             state.note(&format!("ConfigMap {NAMESPACE}/{NAME}, {CODES}"), news);
             if self.rules_from_cluster {
                 let news = state.customization(text(CUSTOMIZATION));
@@ -135,7 +135,7 @@ impl LevelWatch {
                 if state.problems.get(&place).is_some_and(|problem| problem.starts_with(UNREADABLE)) {
                     state.problems.remove(&place);
                 }
-                let news = state.choice.file(Found::Text(&text));
+                let news = state.choice.update_file(Some(&text));
                 state.note(&place, news);
             }
             Err(error) => {
@@ -155,7 +155,7 @@ impl LevelWatch {
         let levels = Levels {
             classifier: classifier.clone(),
             origin,
-            asked_the_cluster: state.choice.asked_the_cluster(),
+            has_checked_config_map: state.choice.has_checked_config_map(),
             rules: self.own_rules.clone().or(&state.cluster_rules),
             problems: state.problems.clone(),
         };
@@ -178,37 +178,37 @@ const UNREADABLE: &str = "it can't be read";
 
 impl State {
     /// Other rules of the cluster; broken ones leave those before.
-    fn customization(&mut self, text: Option<&str>) -> News {
+    fn customization(&mut self, text: Option<&str>) -> ReloadResult {
         if self.customization.as_deref() == text {
-            return News::Same;
+            return ReloadResult::Unchanged;
         }
         self.customization = text.map(str::to_owned);
         match text.map(Rules::from_json) {
             None => {
                 self.cluster_rules = Rules::default();
-                News::Gone
+                ReloadResult::Removed
             }
             Some(Ok((rules, warnings))) => {
                 self.cluster_rules = rules;
-                News::Taken(warnings)
+                ReloadResult::Loaded(warnings)
             }
-            Some(Err(broken)) => News::Broken(broken),
+            Some(Err(broken)) => ReloadResult::Invalid(broken),
         }
     }
 
-    fn note(&mut self, place: &str, news: News) {
+    fn note(&mut self, place: &str, news: ReloadResult) {
         match news {
-            News::Same => {}
-            News::Gone => {
+            ReloadResult::Unchanged => {}
+            ReloadResult::Removed => {
                 self.problems.remove(place);
             }
-            News::Taken(warnings) => {
+            ReloadResult::Loaded(warnings) => {
                 self.problems.remove(place);
                 for warning in warnings {
                     warn!(place, %warning, "a classification of faults is odd");
                 }
             }
-            News::Broken(broken) => {
+            ReloadResult::Invalid(broken) => {
                 warn!(place, problem = %broken, "a classification of faults can't be used; what was last good there stays");
                 self.problems.insert(place.to_owned(), broken.to_string());
             }
@@ -226,7 +226,7 @@ mod tests {
         entries.iter().map(|(key, text)| ((*key).to_owned(), Some((*text).to_owned()))).collect()
     }
 
-    fn level(watch: &LevelWatch) -> (Level, Origin) {
+    fn level(watch: &LevelWatch) -> (Level, ClassifierSource) {
         let levels = watch.levels().borrow().clone();
         (levels.classifier.level(&"80E01801".parse().expect("a code"), None).0, levels.origin)
     }
@@ -236,26 +236,26 @@ mod tests {
         let settings =
             FaultSettings { classification_file: Some("/f.json".into()), ..FaultSettings::default() };
         let watch = LevelWatch::new(&settings);
-        assert_eq!(level(&watch), (Level::RestartBusiness, Origin::Severity));
-        assert!(!watch.levels().borrow().asked_the_cluster);
+        assert_eq!(level(&watch), (Level::RestartBusiness, ClassifierSource::Severity));
+        assert!(!watch.levels().borrow().has_checked_config_map);
         watch.file(Ok(r#"{"SubHealthFaultCodes": ["80E01801"]}"#.to_owned()));
-        assert_eq!(level(&watch), (Level::SubHealthFault, Origin::File));
+        assert_eq!(level(&watch), (Level::SubHealthFault, ClassifierSource::File));
         watch.cluster(Some(&texts(&[(CODES, r#"{"SeparateNPUCodes": ["80E01801"]}"#)])));
-        assert_eq!(level(&watch), (Level::SeparateNPU, Origin::ConfigMap));
+        assert_eq!(level(&watch), (Level::SeparateNPU, ClassifierSource::ConfigMap));
         watch.cluster(Some(&texts(&[(CODES, "{")])));
-        assert_eq!(level(&watch), (Level::SeparateNPU, Origin::ConfigMap));
+        assert_eq!(level(&watch), (Level::SeparateNPU, ClassifierSource::ConfigMap));
         let problems = watch.levels().borrow().problems.clone();
         assert!(problems.keys().any(|place| place.contains("mindx-dl-fault-config")), "{problems:?}");
         watch.cluster(Some(&texts(&[("PollInterval", "300")])));
-        assert_eq!(level(&watch), (Level::SubHealthFault, Origin::File));
+        assert_eq!(level(&watch), (Level::SubHealthFault, ClassifierSource::File));
         assert!(watch.levels().borrow().problems.is_empty());
         watch.file(Err(io::ErrorKind::NotFound.into()));
-        assert_eq!(level(&watch), (Level::SubHealthFault, Origin::File));
+        assert_eq!(level(&watch), (Level::SubHealthFault, ClassifierSource::File));
         assert!(watch.levels().borrow().problems["/f.json"].contains("can't be read"));
         watch.file(Ok(r#"{"SubHealthFaultCodes": ["80E01801"]}"#.to_owned()));
         assert!(watch.levels().borrow().problems.is_empty(), "the same as before, and readable");
         watch.cluster(None);
-        assert!(watch.levels().borrow().asked_the_cluster);
+        assert!(watch.levels().borrow().has_checked_config_map);
     }
 
     #[test]

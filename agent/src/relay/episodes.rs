@@ -6,7 +6,9 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use swansong_fault_model::{Assertion, Code, Event, Level, Seen, Severity, Standing, Subject};
+use swansong_fault_model::{
+    ActiveFault, Assertion, Code, FaultEvent, Level, Severity, SourceUpdate, Subject,
+};
 
 use super::episode::{Episode, key};
 
@@ -36,7 +38,7 @@ pub(crate) struct Context<'a> {
 struct Sighting {
     source: String,
     subject: Subject,
-    standing: Standing,
+    standing: ActiveFault,
     /// When, milliseconds since 1970.
     at: u64,
 }
@@ -157,7 +159,7 @@ impl Episodes {
         if episode.raised {
             return;
         }
-        let standing = Standing { code: episode.code, severity: episode.severity, name: episode.name };
+        let standing = ActiveFault { code: episode.code, severity: episode.severity, name: episode.name };
         for source in holders {
             let sighting =
                 Sighting { source, subject: episode.subject, standing: standing.clone(), at: episode.began };
@@ -222,17 +224,17 @@ impl Episodes {
     }
 
     /// Takes in what a source says.
-    pub(crate) fn take_in(&mut self, source: &str, seen: &Seen, context: Context<'_>) -> Vec<Change> {
+    pub(crate) fn take_in(&mut self, source: &str, seen: &SourceUpdate, context: Context<'_>) -> Vec<Change> {
         match seen {
-            Seen::Event(event) => self.event(source, event, context).into_iter().collect(),
-            Seen::All { subject, standing, at } => {
+            SourceUpdate::Event(event) => self.event(source, event, context).into_iter().collect(),
+            SourceUpdate::Snapshot { subject, faults: standing, at } => {
                 if !matches!(subject, Subject::Npu(id) if *id > LAST_DEVICE) {
                     let codes = standing.iter().map(|fault| fault.code.number()).collect();
                     self.words.insert((source.to_owned(), *subject), codes);
                 }
                 self.all(source, *subject, standing, *at, context)
             }
-            Seen::Blind { .. } => Vec::new(),
+            SourceUpdate::Unavailable { .. } => Vec::new(),
         }
     }
 
@@ -253,10 +255,10 @@ impl Episodes {
         self.end(&key(subject, code, true), RULES)
     }
 
-    fn event(&mut self, source: &str, event: &Event, context: Context<'_>) -> Option<Change> {
-        let Event { subject, at, .. } = *event;
+    fn event(&mut self, source: &str, event: &FaultEvent, context: Context<'_>) -> Option<Change> {
+        let FaultEvent { subject, at, .. } = *event;
         let standing =
-            Standing { code: event.code.clone(), severity: event.severity, name: event.name.clone() };
+            ActiveFault { code: event.code.clone(), severity: event.severity, name: event.name.clone() };
         if let Some(codes) = self.words.get_mut(&(source.to_owned(), subject)) {
             match event.assertion {
                 Assertion::Occur if codes.len() < MOST => drop(codes.insert(event.code.number())),
@@ -285,7 +287,7 @@ impl Episodes {
         &mut self,
         source: &str,
         subject: Subject,
-        standing: &[Standing],
+        standing: &[ActiveFault],
         at: u64,
         context: Context<'_>,
     ) -> Vec<Change> {

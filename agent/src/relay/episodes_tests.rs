@@ -1,4 +1,6 @@
-use swansong_fault_model::{Assertion, Code, Event, Level, Seen, Severity, Standing, Subject};
+use swansong_fault_model::{
+    ActiveFault, Assertion, Code, FaultEvent, Level, Severity, SourceUpdate, Subject,
+};
 
 use super::episodes::{Change, Classify, Context, Episodes};
 
@@ -24,19 +26,26 @@ impl Classify for Mild {
     }
 }
 
-fn standing(code: u32) -> Standing {
-    Standing { code: Code::from(code), severity: Some(Severity::Critical), name: None }
+fn standing(code: u32) -> ActiveFault {
+    ActiveFault { code: Code::from(code), severity: Some(Severity::Critical), name: None }
 }
 
-fn all(codes: &[u32], at: u64) -> Seen {
-    Seen::All { subject: NPU, standing: codes.iter().copied().map(standing).collect(), at }
+fn all(codes: &[u32], at: u64) -> SourceUpdate {
+    SourceUpdate::Snapshot { subject: NPU, faults: codes.iter().copied().map(standing).collect(), at }
 }
 
-fn event(code: u32, assertion: Assertion, at: u64) -> Seen {
-    Seen::Event(Event { subject: NPU, code: Code::from(code), severity: None, assertion, name: None, at })
+fn event(code: u32, assertion: Assertion, at: u64) -> SourceUpdate {
+    SourceUpdate::Event(FaultEvent {
+        subject: NPU,
+        code: Code::from(code),
+        severity: None,
+        assertion,
+        name: None,
+        at,
+    })
 }
 
-fn take(episodes: &mut Episodes, source: &str, seen: &Seen) -> Vec<Change> {
+fn take(episodes: &mut Episodes, source: &str, seen: &SourceUpdate) -> Vec<Change> {
     episodes.take_in(source, seen, GRAVE)
 }
 
@@ -81,7 +90,7 @@ fn a_fault_stands_as_long_as_anybody_says_so() {
 fn b73_a_source_that_is_blind_takes_nothing_back() {
     let mut episodes = Episodes::new("worker-7");
     take(&mut episodes, "dcmi", &all(&[DROP], 1));
-    let blind = Seen::Blind { subject: NPU, why: "-8005".to_owned() };
+    let blind = SourceUpdate::Unavailable { subject: NPU, reason: "-8005".to_owned() };
     assert!(take(&mut episodes, "dcmi", &blind).is_empty());
     assert_eq!(episodes.standing().count(), 1);
 }
@@ -171,7 +180,7 @@ fn what_a_rule_raised_stays_at_its_level() {
 #[test]
 fn devices_that_clusterd_doesnt_know_are_counted() {
     let mut episodes = Episodes::new("worker-7");
-    let far = Seen::All { subject: Subject::Npu(99), standing: vec![standing(1)], at: 1 };
+    let far = SourceUpdate::Snapshot { subject: Subject::Npu(99), faults: vec![standing(1)], at: 1 };
     assert!(take(&mut episodes, "dcmi", &far).is_empty());
     assert_eq!((episodes.dropped(), episodes.is_unplaced()), (1, false));
 }
@@ -179,7 +188,7 @@ fn devices_that_clusterd_doesnt_know_are_counted() {
 #[test]
 fn a_fault_of_the_node_waits_until_its_devices_are_known() {
     let mut episodes = Episodes::new("worker-7");
-    let node = Seen::All { subject: Subject::Node, standing: vec![standing(1)], at: 1 };
+    let node = SourceUpdate::Snapshot { subject: Subject::Node, faults: vec![standing(1)], at: 1 };
     let unknown = Context { devices: &[], ..GRAVE };
     assert!(episodes.take_in("devices", &node, unknown).is_empty());
     assert!(episodes.place(unknown).is_empty());
@@ -235,7 +244,7 @@ fn what_only_a_source_said_that_was_switched_off_is_not_over_and_is_found() {
 #[test]
 fn what_a_returning_disk_remembers_and_its_source_called_over_is_over() {
     let told = take(&mut Episodes::new("worker-7"), "dcmi", &all(&[DROP], 1000)).remove(0);
-    let restored = |seen: &[Seen]| {
+    let restored = |seen: &[SourceUpdate]| {
         let mut episodes = Episodes::new("worker-7");
         for seen in seen {
             take(&mut episodes, "dcmi", seen);

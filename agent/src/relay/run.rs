@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use swansong_clusterd::SendError;
 use swansong_clusterd::process_fault::ReportError;
-use swansong_fault_model::device_plugin::{Carried, DevicePlugin};
-use swansong_fault_model::{Escalation, Level, Seen, Subject};
+use swansong_fault_model::device_plugin::{DevicePluginTracker, PluginReport};
+use swansong_fault_model::{EscalationTracker, Level, SourceUpdate, Subject};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -48,7 +48,7 @@ const MOST: usize = 512;
 pub(crate) struct Inputs {
     /// `None` until they were listed.
     pub(crate) pods: watch::Receiver<Option<Arc<Vec<NpuPod>>>>,
-    pub(crate) device_plugin: watch::Receiver<DevicePlugin>,
+    pub(crate) device_plugin: watch::Receiver<DevicePluginTracker>,
     pub(crate) levels: watch::Receiver<Arc<Levels>>,
     pub(crate) node: watch::Receiver<Option<Arc<NodeState>>>,
     /// How many NPUs the configuration demands.
@@ -87,7 +87,7 @@ pub(crate) struct Parts {
 }
 
 /// The queue from the sources; kept over restarts of the relay.
-pub(crate) type Queue = Arc<Mutex<mpsc::Receiver<(&'static str, Seen)>>>;
+pub(crate) type Queue = Arc<Mutex<mpsc::Receiver<(&'static str, SourceUpdate)>>>;
 
 /// What was done beside.
 enum Done {
@@ -118,12 +118,12 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
     parts.remembered.send_replace(Some(Arc::new(remembered)));
     let mut levels = parts.inputs.levels.clone();
     // Before the cluster was asked a fault may be taken for graver than it is. An API server that is down holds up nothing.
-    let _ = timeout(LEVELS_PATIENCE, levels.wait_for(|levels| levels.asked_the_cluster)).await;
+    let _ = timeout(LEVELS_PATIENCE, levels.wait_for(|levels| levels.has_checked_config_map)).await;
     let mut queue = queue.lock().await;
     let first = levels.borrow_and_update().clone();
     let mut task = Task {
         relay: Relay::new(parts.settings.clone()),
-        escalation: Escalation::new(first.rules.clone()),
+        escalation: EscalationTracker::new(first.rules.clone()),
         episodes,
         levels: first,
         accepted: false,
@@ -191,7 +191,7 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
 #[expect(clippy::struct_excessive_bools, reason = "each says whether something is under way")]
 struct Task<'a> {
     relay: Relay,
-    escalation: Escalation,
+    escalation: EscalationTracker,
     episodes: Episodes,
     /// By what episodes are classified.
     levels: Arc<Levels>,
@@ -273,7 +273,7 @@ impl Task<'_> {
             }
         }
         step.wake(self.ask_outcomes(&store, now));
-        step.wake(self.escalation.next().map(Duration::from_millis));
+        step.wake(self.escalation.next_deadline().map(Duration::from_millis));
         Ok((store, step.wake.map(|wake| wake.max(now))))
     }
 
@@ -283,9 +283,11 @@ impl Task<'_> {
         let carried = |episode: &Episode| {
             // What a rule made of a fault is known here only.
             !episode.raised
-                && match device_plugin.carries(episode.subject, &episode.code, mark) {
-                    Carried::Carried { level, .. } => !episode.kills() || level.is_none_or(Level::kills),
-                    Carried::NotCarried | Carried::Stale => false,
+                && match device_plugin.report_of(episode.subject, &episode.code, mark) {
+                    PluginReport::Reported { level, .. } => {
+                        !episode.kills() || level.is_none_or(Level::kills)
+                    }
+                    PluginReport::NotReported | PluginReport::Stale => false,
                 }
         };
         self.relay.step(&World {

@@ -9,7 +9,9 @@ use proptest::prelude::*;
 use swansong_clusterd::message::Message;
 use swansong_clusterd::{PublicFault, SendError, statistic};
 use swansong_fake_clusterd::{Core, Settings as Clusterd};
-use swansong_fault_model::{Assertion, Code, Event, Level, Seen, Severity, Standing, Subject};
+use swansong_fault_model::{
+    ActiveFault, Assertion, Code, FaultEvent, Level, Severity, SourceUpdate, Subject,
+};
 use tempfile::TempDir;
 
 use super::episode::Episode;
@@ -165,7 +167,7 @@ impl Universe {
         }
     }
 
-    fn hear(&mut self, seen: &Seen) {
+    fn hear(&mut self, seen: &SourceUpdate) {
         let level = Same(self.level);
         let process = self.process();
         let context = Context { classify: &level, devices: &[] };
@@ -189,10 +191,10 @@ impl Universe {
         for npu in 0..NPUS {
             let standing = self.truth.iter().filter(|(other, _)| *other == npu);
             let standing = standing
-                .map(|&(_, code)| Standing { code: Code::from(code), severity: None, name: None })
+                .map(|&(_, code)| ActiveFault { code: Code::from(code), severity: None, name: None })
                 .collect();
             let at = self.wall();
-            self.hear(&Seen::All { subject: Subject::Npu(npu), standing, at });
+            self.hear(&SourceUpdate::Snapshot { subject: Subject::Npu(npu), faults: standing, at });
         }
     }
 
@@ -201,7 +203,14 @@ impl Universe {
             Action::Toggle(npu, code) => {
                 let assertion = if self.toggle(npu, code) { Assertion::Occur } else { Assertion::Recover };
                 let (subject, code, at) = (Subject::Npu(npu), Code::from(CODES[code]), self.wall());
-                self.hear(&Seen::Event(Event { subject, code, severity: None, assertion, name: None, at }));
+                self.hear(&SourceUpdate::Event(FaultEvent {
+                    subject,
+                    code,
+                    severity: None,
+                    assertion,
+                    name: None,
+                    at,
+                }));
             }
             Action::Unheard(npu, code) => drop(self.toggle(npu, code)),
             Action::Poll => self.poll(),

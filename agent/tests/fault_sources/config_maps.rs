@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use swansong_agent::config::FaultSettings;
 use swansong_agent::fault::source::{DevicePluginWatch, Progress, Source};
 use swansong_agent::fault::{Clock, LevelWatch};
-use swansong_fault_model::device_plugin::{Carried, Publishes, check_code};
-use swansong_fault_model::{Code, Level, Origin, Subject};
+use swansong_fault_model::device_plugin::{PluginReport, PluginState, check_code};
+use swansong_fault_model::{ClassifierSource, Code, Level, Subject};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
@@ -45,23 +45,24 @@ async fn what_the_device_plugin_publishes_is_followed() {
     let (mut publishes, view) = (source.publishes(), source.view());
     let (out, _seen) = mpsc::channel(1);
     let task = tokio::spawn(source.run(out, Progress::unobserved(DevicePluginWatch::NAME)));
-    let carries = |npu| view.borrow().carries(Subject::Npu(npu), &Code::from(0x80E0_1801), clock.now());
-    until(&mut publishes, "missing", |now| *now == Publishes::Missing).await;
-    assert_eq!(carries(3), Carried::NotCarried);
+    let carries = |npu| view.borrow().report_of(Subject::Npu(npu), &Code::from(0x80E0_1801), clock.now());
+    until(&mut publishes, "missing", |now| *now == PluginState::Missing).await;
+    assert_eq!(carries(3), PluginReport::NotReported);
     fake.put(NAME, Some(published(true, 1)));
-    until(&mut publishes, "fresh", |now| *now == Publishes::Fresh).await;
-    assert_eq!(carries(3), Carried::Carried { level: Some(Level::RestartBusiness), since: None });
-    assert_eq!(carries(2), Carried::NotCarried);
+    until(&mut publishes, "fresh", |now| *now == PluginState::Fresh).await;
+    assert_eq!(carries(3), PluginReport::Reported { level: Some(Level::RestartBusiness), since: None });
+    assert_eq!(carries(2), PluginReport::NotReported);
     let mut changed = view.clone();
     fake.put(NAME, Some(published(false, 2)));
-    until(&mut changed, "recovered", |view| view.view().is_some_and(|view| view.faults.is_empty())).await;
-    assert_eq!(carries(3), Carried::NotCarried);
+    until(&mut changed, "recovered", |view| view.device_info().is_some_and(|view| view.faults.is_empty()))
+        .await;
+    assert_eq!(carries(3), PluginReport::NotReported);
     let mut broken = published(false, 3);
     broken["DeviceInfoCfg"] = json!(broken["DeviceInfoCfg"].as_str().expect("a text").replace(":3", ":4"));
     fake.put(NAME, Some(broken));
-    until(&mut publishes, "invalid", |now| matches!(now, Publishes::Invalid(_))).await;
+    until(&mut publishes, "invalid", |now| matches!(now, PluginState::Invalid(_))).await;
     fake.put(NAME, None);
-    until(&mut publishes, "missing", |now| *now == Publishes::Missing).await;
+    until(&mut publishes, "missing", |now| *now == PluginState::Missing).await;
     task.abort();
 }
 
@@ -76,22 +77,24 @@ async fn the_classification_of_the_cluster_is_followed() {
     let watch = Arc::new(LevelWatch::new(&settings));
     let mut levels = watch.levels();
     let task = tokio::spawn(watch.run(api, timing, Progress::unobserved("levels")));
-    let of_file =
-        until(&mut levels, "the file", |levels| levels.origin == Origin::File && levels.asked_the_cluster)
-            .await;
+    let of_file = until(&mut levels, "the file", |levels| {
+        levels.origin == ClassifierSource::File && levels.has_checked_config_map
+    })
+    .await;
     let code = Code::from(0x80E0_1801);
     assert_eq!(of_file.classifier.level(&code, None).0, Level::SubHealthFault);
     let text = r#"{"SeparateNPUCodes": ["80E01801"]}"#;
     fake.put("mindx-dl-fault-config", Some(json!({"faultCode.json": text})));
-    let of_cluster = until(&mut levels, "the cluster", |levels| levels.origin == Origin::ConfigMap).await;
+    let of_cluster =
+        until(&mut levels, "the cluster", |levels| levels.origin == ClassifierSource::ConfigMap).await;
     assert_eq!(of_cluster.classifier.level(&code, None).0, Level::SeparateNPU);
     fake.put("mindx-dl-fault-config", Some(json!({"faultCode.json": "{"})));
     let broken = until(&mut levels, "a problem", |levels| !levels.problems.is_empty()).await;
     assert_eq!(
         (broken.origin, broken.classifier.clone()),
-        (Origin::ConfigMap, of_cluster.classifier.clone())
+        (ClassifierSource::ConfigMap, of_cluster.classifier.clone())
     );
     fake.put("mindx-dl-fault-config", None);
-    until(&mut levels, "the file", |levels| levels.origin == Origin::File).await;
+    until(&mut levels, "the file", |levels| levels.origin == ClassifierSource::File).await;
     task.abort();
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::stat::{Mode, SFlag, mknod};
 use swansong_agent::config::Config;
 use swansong_agent::fault::source::{DeviceNodes, Progress, Source};
-use swansong_fault_model::{Code, DriverFault, Seen, Severity, Standing, Subject};
+use swansong_fault_model::{ActiveFault, Code, DriverFault, Severity, SourceUpdate, Subject};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -56,7 +56,7 @@ impl Host {
 
 /// A source at work.
 struct Watching {
-    seen: mpsc::Receiver<(&'static str, Seen)>,
+    seen: mpsc::Receiver<(&'static str, SourceUpdate)>,
     task: JoinHandle<()>,
 }
 
@@ -96,7 +96,7 @@ impl Watching {
         watching
     }
 
-    async fn seen(&mut self) -> Seen {
+    async fn seen(&mut self) -> SourceUpdate {
         let (name, seen) = timeout(LONG, self.seen.recv()).await.expect("in time").expect("alive");
         assert_eq!(name, "device-nodes");
         seen
@@ -105,20 +105,22 @@ impl Watching {
     /// What stands at what.
     async fn next(&mut self) -> (Subject, Vec<String>) {
         match self.seen().await {
-            Seen::All { subject, standing, .. } => (subject, standing.iter().map(short).collect()),
+            SourceUpdate::Snapshot { subject, faults: standing, .. } => {
+                (subject, standing.iter().map(short).collect())
+            }
             other => panic!("{other:?}"),
         }
     }
 
     async fn blind(&mut self) -> (Subject, String) {
         match self.seen().await {
-            Seen::Blind { subject, why } => (subject, why),
+            SourceUpdate::Unavailable { subject, reason: why } => (subject, why),
             other => panic!("{other:?}"),
         }
     }
 }
 
-fn short(standing: &Standing) -> String {
+fn short(standing: &ActiveFault) -> String {
     assert_eq!(standing.severity, Some(Severity::Critical));
     standing.code.to_string()
 }
@@ -146,7 +148,10 @@ async fn a_device_that_is_replaced_by_something_else_has_gone() {
     // At once, as a rename does it: what a container runtime makes of a missing device.
     fs::write(host.path("other"), "").expect("written");
     fs::rename(host.path("other"), host.path("dev/davinci0")).expect("renamed");
-    let Seen::All { subject: Subject::Npu(0), standing, .. } = watching.seen().await else { panic!() };
+    let SourceUpdate::Snapshot { subject: Subject::Npu(0), faults: standing, .. } = watching.seen().await
+    else {
+        panic!()
+    };
     assert!(standing[0].name.as_deref().is_some_and(|name| name.contains("isn't a device")), "{standing:?}");
     host.remove("davinci0");
     host.device("davinci0");
@@ -193,12 +198,12 @@ async fn all_devices_at_once_are_a_fault_if_the_folder_can_be_read() {
     let mut gone = Vec::new();
     while gone.len() < 3 {
         match watching.seen().await {
-            Seen::All { subject, standing, .. } => {
+            SourceUpdate::Snapshot { subject, faults: standing, .. } => {
                 assert_eq!(standing.len(), if subject == Subject::Node { 3 } else { 1 }, "{standing:?}");
                 gone.push(subject);
             }
-            Seen::Blind { .. } => gone.clear(),
-            Seen::Event(event) => panic!("{event:?}"),
+            SourceUpdate::Unavailable { .. } => gone.clear(),
+            SourceUpdate::Event(event) => panic!("{event:?}"),
         }
     }
     assert_eq!(gone, [Subject::Npu(0), Subject::Npu(1), Subject::Node]);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use swansong_dcmi::watch::{Counts, Line, Mode, State};
 use swansong_fake_dcmi::{SCRIPT_VARIABLE, Script, build, build_without};
-use swansong_fault_model::{Assertion, Event, Seen, Standing, Subject};
+use swansong_fault_model::{ActiveFault, Assertion, FaultEvent, SourceUpdate, Subject};
 use tempfile::TempDir;
 
 /// Far more than anything takes.
@@ -113,9 +113,9 @@ impl Watch {
     }
 
     /// All that stands at an NPU, once it is as `wanted`.
-    pub(crate) fn all(&self, npu: u32, wanted: impl Fn(&[Standing]) -> bool) -> Vec<Standing> {
+    pub(crate) fn all(&self, npu: u32, wanted: impl Fn(&[ActiveFault]) -> bool) -> Vec<ActiveFault> {
         self.find(|line| match line {
-            Line::Seen(Seen::All { subject, standing, .. })
+            Line::Update(SourceUpdate::Snapshot { subject, faults: standing, .. })
                 if subject == Subject::Npu(npu) && wanted(&standing) =>
             {
                 Some(standing)
@@ -126,14 +126,18 @@ impl Watch {
 
     pub(crate) fn blind(&self, npu: u32) -> String {
         self.find(|line| match line {
-            Line::Seen(Seen::Blind { subject, why }) if subject == Subject::Npu(npu) => Some(why),
+            Line::Update(SourceUpdate::Unavailable { subject, reason: why })
+                if subject == Subject::Npu(npu) =>
+            {
+                Some(why)
+            }
             _ => None,
         })
     }
 
-    pub(crate) fn event(&self) -> Event {
+    pub(crate) fn event(&self) -> FaultEvent {
         self.find(|line| match line {
-            Line::Seen(Seen::Event(event)) => Some(event),
+            Line::Update(SourceUpdate::Event(event)) => Some(event),
             _ => None,
         })
     }
@@ -150,17 +154,22 @@ impl Watch {
         let (mut view, mut counts) = (BTreeSet::new(), Counts::default());
         self.find(|line| {
             match line {
-                Line::Seen(Seen::All { subject: Subject::Npu(npu), standing, .. }) => {
+                Line::Update(SourceUpdate::Snapshot {
+                    subject: Subject::Npu(npu), faults: standing, ..
+                }) => {
                     view.retain(|(other, _)| *other != npu);
                     view.extend(standing.iter().map(|fault| (npu, fault.code.number())));
                 }
-                Line::Seen(Seen::Event(Event { subject: Subject::Npu(npu), code, assertion, .. })) => {
-                    match assertion {
-                        Assertion::Occur => drop(view.insert((npu, code.number()))),
-                        Assertion::Recover => drop(view.remove(&(npu, code.number()))),
-                        Assertion::Once => {}
-                    }
-                }
+                Line::Update(SourceUpdate::Event(FaultEvent {
+                    subject: Subject::Npu(npu),
+                    code,
+                    assertion,
+                    ..
+                })) => match assertion {
+                    Assertion::Occur => drop(view.insert((npu, code.number()))),
+                    Assertion::Recover => drop(view.remove(&(npu, code.number()))),
+                    Assertion::Once => {}
+                },
                 Line::Alive(now) => counts = now,
                 _ => {}
             }
@@ -202,6 +211,6 @@ impl Drop for Watch {
 }
 
 /// The codes of faults.
-pub(crate) fn codes(standing: &[Standing]) -> Vec<&str> {
+pub(crate) fn codes(standing: &[ActiveFault]) -> Vec<&str> {
     standing.iter().map(|fault| fault.code.as_str()).collect()
 }

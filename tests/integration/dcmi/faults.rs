@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use swansong_dcmi::Api;
 use swansong_dcmi::watch::{Line, Mode};
 use swansong_fake_dcmi::flood_leaves;
-use swansong_fault_model::{Assertion, Seen, Severity, Subject};
+use swansong_fault_model::{Assertion, Severity, SourceUpdate, Subject};
 
 use super::child::{PATIENCE, Watch, codes};
 
@@ -173,11 +173,11 @@ fn b80_a_device_that_does_not_answer_is_not_seen_and_not_said_to_be_well() {
         });
         let mut others = 0;
         watch.find(|line| match line {
-            Line::Seen(Seen::Blind { subject: Subject::Npu(1), why }) => {
+            Line::Update(SourceUpdate::Unavailable { subject: Subject::Npu(1), reason: why }) => {
                 assert!(why.contains(&code.to_string()) && !why.contains("missing"), "{why}");
                 (others > 20).then_some(())
             }
-            Line::Seen(Seen::All { subject, .. }) => {
+            Line::Update(SourceUpdate::Snapshot { subject, .. }) => {
                 assert_ne!(subject, Subject::Npu(1), "{code}");
                 others += 1;
                 None

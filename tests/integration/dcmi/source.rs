@@ -15,7 +15,7 @@ use swansong_agent::config::Config;
 use swansong_agent::fault::source::{Dcmi, DcmiSettings, Ended, Progress, Source as _};
 use swansong_dcmi::watch::Mode;
 use swansong_fake_dcmi::{Script, build};
-use swansong_fault_model::{Seen, Standing, Subject};
+use swansong_fault_model::{ActiveFault, SourceUpdate, Subject};
 use tempfile::TempDir;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::JoinHandle;
@@ -79,7 +79,7 @@ impl Host {
 /// The source at work.
 struct Run {
     source: Arc<Dcmi>,
-    seen: Receiver<(&'static str, Seen)>,
+    seen: Receiver<(&'static str, SourceUpdate)>,
     task: JoinHandle<Result<Infallible, Ended>>,
 }
 
@@ -90,7 +90,7 @@ impl Run {
         Self { source, seen, task }
     }
 
-    async fn find<T>(&mut self, mut wanted: impl FnMut(Seen) -> Option<T>) -> T {
+    async fn find<T>(&mut self, mut wanted: impl FnMut(SourceUpdate) -> Option<T>) -> T {
         let found = async {
             loop {
                 let (source, seen) = self.seen.recv().await.expect("the source goes on");
@@ -103,9 +103,11 @@ impl Run {
         timeout(PATIENCE, found).await.expect("it is seen")
     }
 
-    async fn all(&mut self, npu: u32, wanted: impl Fn(&[Standing]) -> bool) -> Vec<Standing> {
+    async fn all(&mut self, npu: u32, wanted: impl Fn(&[ActiveFault]) -> bool) -> Vec<ActiveFault> {
         self.find(|seen| match seen {
-            Seen::All { subject: Subject::Npu(id), standing, .. } if id == npu && wanted(&standing) => {
+            SourceUpdate::Snapshot { subject: Subject::Npu(id), faults: standing, .. }
+                if id == npu && wanted(&standing) =>
+            {
                 Some(standing)
             }
             _ => None,
@@ -118,7 +120,7 @@ impl Run {
         let mut blind = Vec::new();
         let rest = async {
             while let Some((_, seen)) = self.seen.recv().await {
-                if let Seen::Blind { subject, .. } = seen {
+                if let SourceUpdate::Unavailable { subject, .. } = seen {
                     blind.push(subject);
                 }
             }
@@ -136,7 +138,8 @@ async fn what_the_driver_says_comes_through() {
     let mut run = host.run();
     assert_eq!(codes(&run.all(6, |_| true).await), ["80E01801"]);
     host.script.event(0, 0x8107_8603, 1, 1, "link down");
-    let name = run.find(|seen| if let Seen::Event(event) = seen { Some(event.name) } else { None }).await;
+    let name =
+        run.find(|seen| if let SourceUpdate::Event(event) = seen { Some(event.name) } else { None }).await;
     assert_eq!(name.as_deref(), Some("link down"));
     let source = Arc::clone(&run.source);
     run.find(|_| (source.counts().events == 1).then_some(())).await;
@@ -171,7 +174,7 @@ async fn a_process_that_is_killed_leaves_the_devices_unseen_until_the_next() {
     host.script.line("card 0 6");
     let mut run = Run::start(source);
     let unlisted = run.find(|seen| match seen {
-        Seen::Blind { subject, why } => Some((subject, why)),
+        SourceUpdate::Unavailable { subject, reason: why } => Some((subject, why)),
         _ => None,
     });
     assert_eq!(unlisted.await, (Subject::Npu(6), "the driver doesn't list it any more".to_owned()));
@@ -232,7 +235,7 @@ async fn nobody_who_takes_what_is_seen_holds_it_up_and_nothing_more() {
     // Longer than it may be silent.
     tokio::time::sleep(Duration::from_secs(3)).await;
     host.script.event(0, 0x80E0_1801, 2, 1, "");
-    run.find(|seen| matches!(seen, Seen::Event(_)).then_some(())).await;
+    run.find(|seen| matches!(seen, SourceUpdate::Event(_)).then_some(())).await;
     assert_eq!(host.pid(), pid);
     run.task.abort();
 }

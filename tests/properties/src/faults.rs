@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::str;
 
 use serde_json::json;
-use swansong_fault_model::device_plugin::{Data, Invalid, View, check_code};
+use swansong_fault_model::device_plugin::{ConfigMapData, DeviceInfo, InvalidDeviceInfo, check_code};
 use swansong_fault_model::{Classifier, Code, Level, NETWORK_CODES, Rules};
 
 /// The most that a message about a file says.
@@ -14,7 +14,9 @@ const LONGEST_MESSAGE: usize = 1000;
 /// never refused for that.
 pub fn device_info(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
-    if let Err(invalid) = View::read(Data { device_info: Some(text), manually_separated: Some(text) }) {
+    if let Err(invalid) =
+        DeviceInfo::read(ConfigMapData { device_info: Some(text), manually_separated: Some(text) })
+    {
         let message = invalid.to_string();
         assert!(!message.is_empty() && message.len() < LONGEST_MESSAGE);
     }
@@ -27,10 +29,13 @@ pub fn device_info(input: &[u8]) {
     let check_code = check_code(&list, update_time);
     let info =
         json!({"DeviceInfo": {"DeviceList": list, "UpdateTime": update_time}, "CheckCode": check_code});
-    match View::read(Data { device_info: Some(&info.to_string()), manually_separated: None }) {
+    match DeviceInfo::read(ConfigMapData { device_info: Some(&info.to_string()), manually_separated: None }) {
         Ok(view) => assert_eq!(view.update_time, update_time),
         Err(invalid) => {
-            assert!(matches!(invalid, Invalid::Faults { .. } | Invalid::TooLarge(_)), "{invalid}");
+            assert!(
+                matches!(invalid, InvalidDeviceInfo::Faults { .. } | InvalidDeviceInfo::TooLarge(_)),
+                "{invalid}"
+            );
         }
     }
 }

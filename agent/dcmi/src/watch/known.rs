@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use swansong_fault_model::{Assertion, Code, Severity, Standing};
+use swansong_fault_model::{ActiveFault, Assertion, Code, Severity};
 
 use super::meaning::Fault;
 use crate::ffi::CallError;
@@ -24,7 +24,7 @@ pub(crate) type Answer = Result<(Health, Vec<u32>), CallError>;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// All that stands.
-    All(Vec<Standing>),
+    All(Vec<ActiveFault>),
     /// It can't be seen.
     Blind(String),
 }
@@ -73,7 +73,7 @@ impl Known {
                 // Nothing says that what stood before is over.
                 let code = Code::from(DROPPED);
                 let mut all: Vec<_> = self.all().filter(|fault| fault.code != code).collect();
-                all.push(Standing {
+                all.push(ActiveFault {
                     code,
                     severity: Some(Severity::Critical),
                     name: Some("the card has dropped off".to_owned()),
@@ -110,8 +110,8 @@ impl Known {
         self.untold.iter().find(|(_, since)| now.saturating_sub(**since) >= LATE).map(|(code, _)| code)
     }
 
-    fn all(&self) -> impl Iterator<Item = Standing> {
-        self.standing.iter().map(|(code, (severity, name))| Standing {
+    fn all(&self) -> impl Iterator<Item = ActiveFault> {
+        self.standing.iter().map(|(code, (severity, name))| ActiveFault {
             code: code.clone(),
             severity: *severity,
             name: name.clone(),

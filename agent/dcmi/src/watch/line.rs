@@ -1,7 +1,7 @@
 //! What the process that watches writes: a line of JSON for each thing. Writer and reader are the same build.
 
 use serde::{Deserialize, Serialize};
-use swansong_fault_model::Seen;
+use swansong_fault_model::SourceUpdate;
 
 use crate::library::{Api, Device};
 
@@ -10,7 +10,7 @@ use crate::library::{Api, Device};
 #[serde(rename_all = "camelCase")]
 pub enum Line {
     /// Something was seen.
-    Seen(Seen),
+    Update(SourceUpdate),
     /// How it watches; told when that changes.
     State(State),
     /// The thread that calls the library moves. It isn't written while a call hangs.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use swansong_fault_model::{Event, Seen, Subject};
+use swansong_fault_model::{FaultEvent, SourceUpdate, Subject};
 
 use super::MOVES;
 use super::known::{Answer, Known, Told};
@@ -128,7 +128,14 @@ impl<'w> Watcher<'w> {
             self.schedule.is_ill(index, self.now());
         }
         let Fault { code, severity, assertion, name, .. } = fault;
-        self.see(Seen::Event(Event { subject: self.subject(index), code, severity, assertion, name, at }));
+        self.see(SourceUpdate::Event(FaultEvent {
+            subject: self.subject(index),
+            code,
+            severity,
+            assertion,
+            name,
+            at,
+        }));
     }
 
     /// Whatever was lost, the devices know what stands.
@@ -185,8 +192,8 @@ impl<'w> Watcher<'w> {
         self.schedule.polled(index, well, now);
         let subject = self.subject(index);
         self.see(match told {
-            Told::All(standing) => Seen::All { subject, standing, at },
-            Told::Blind(why) => Seen::Blind { subject, why },
+            Told::All(standing) => SourceUpdate::Snapshot { subject, faults: standing, at },
+            Told::Blind(why) => SourceUpdate::Unavailable { subject, reason: why },
         });
     }
 
@@ -211,8 +218,8 @@ impl<'w> Watcher<'w> {
         Subject::Npu(self.state.devices[index].physical)
     }
 
-    fn see(&self, seen: Seen) {
-        self.output.put(&Line::Seen(seen));
+    fn see(&self, seen: SourceUpdate) {
+        self.output.put(&Line::Update(seen));
     }
 
     fn tell_state(&self) {

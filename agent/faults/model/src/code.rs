@@ -21,7 +21,7 @@ pub struct Code {
 /// A text that is no fault code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no fault code: one to sixteen hexadecimal digits, as in 80E01801")]
-pub struct NotACode(String);
+pub struct InvalidCode(String);
 
 impl Code {
     /// A code of any width; MindCluster's own are wider than the driver's.
@@ -48,25 +48,25 @@ impl From<u32> for Code {
 }
 
 impl FromStr for Code {
-    type Err = NotACode;
+    type Err = InvalidCode;
 
     /// Blanks around it and `0x` before it are left out.
-    fn from_str(text: &str) -> Result<Self, NotACode> {
+    fn from_str(text: &str) -> Result<Self, InvalidCode> {
         let trimmed = text.trim();
         let digits = trimmed.strip_prefix("0x").or_else(|| trimmed.strip_prefix("0X")).unwrap_or(trimmed);
         // Not from_str_radix alone: it takes a sign.
         if digits.is_empty() || digits.len() > 16 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return Err(NotACode(text.chars().take(40).collect()));
+            return Err(InvalidCode(text.chars().take(40).collect()));
         }
-        let number = u64::from_str_radix(digits, 16).map_err(|_| NotACode(digits.to_owned()))?;
+        let number = u64::from_str_radix(digits, 16).map_err(|_| InvalidCode(digits.to_owned()))?;
         Ok(Self { number, text: digits.to_ascii_uppercase().into() })
     }
 }
 
 impl TryFrom<String> for Code {
-    type Error = NotACode;
+    type Error = InvalidCode;
 
-    fn try_from(text: String) -> Result<Self, NotACode> {
+    fn try_from(text: String) -> Result<Self, InvalidCode> {
         text.parse()
     }
 }

@@ -1,26 +1,30 @@
-//! What is known of device faults, without any I/O or clock.
+//! Device faults: codes, levels, what sources report, and the rules that raise a level. No I/O and no clock.
 //!
-//! - [`Code`]: the driver's and MindCluster's fault codes.
+//! - [`Code`]: a fault code of the driver or of MindCluster.
 //! - [`Level`]: how MindCluster handles a fault.
-//! - [`Seen`]: what a source says.
-//! - [`Classifier`]: from a code to its level; [`Choice`]: which classification counts.
-//! - [`DriverFault`]: what has no code of the driver's.
-//! - [`Rules`], [`Escalation`]: what repeats or lasts is graver.
-//! - [`device_plugin`]: what the device plugin publishes of this node.
+//! - [`SourceUpdate`]: what a source reports, a snapshot or an event.
+//! - [`Classifier`]: maps a code to its level; [`ClassifierSelector`] picks the classifier in effect.
+//! - [`DriverFault`]: faults for which the driver has no code.
+//! - [`Rules`], [`EscalationTracker`]: raise the level of faults that repeat or last.
+//! - [`device_plugin`]: what the device plugin publishes about this node.
 
 mod classify;
 mod code;
 pub mod device_plugin;
+mod driver_fault;
+mod json;
 mod level;
-mod own;
-mod reading;
 mod rules;
-mod seen;
+mod source_update;
 
-pub use self::classify::{Because, Choice, Classifier, Found, NETWORK_CODES, News, Origin};
-pub use self::code::{Code, NotACode};
+pub use self::classify::{
+    Classifier, ClassifierSelector, ClassifierSource, LevelReason, NETWORK_CODES, ReloadResult,
+};
+pub use self::code::{Code, InvalidCode};
+pub use self::driver_fault::{CARD_DROP, DriverFault};
+pub use self::json::{ParseError, Warning};
 pub use self::level::Level;
-pub use self::own::{CARD_DROP, DriverFault};
-pub use self::reading::{Broken, Warning};
-pub use self::rules::{Escalation, Frequency, Lasting, Raise, RuleError, Rules, Why};
-pub use self::seen::{Assertion, Event, Seen, Severity, Standing, Subject};
+pub use self::rules::{
+    DurationRule, EscalatedLevel, EscalationReason, EscalationTracker, FrequencyRule, RuleError, Rules,
+};
+pub use self::source_update::{ActiveFault, Assertion, FaultEvent, Severity, SourceUpdate, Subject};

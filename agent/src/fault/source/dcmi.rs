@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use swansong_dcmi::watch::{Counts, Line, Mode, State, Timing};
-use swansong_fault_model::{Event, Seen, Subject};
+use swansong_fault_model::{FaultEvent, SourceUpdate, Subject};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -177,11 +177,13 @@ impl Dcmi {
     }
 
     /// What a line says of the devices.
-    fn take(&self, line: Line, progress: &Progress) -> Vec<Seen> {
+    fn take(&self, line: Line, progress: &Progress) -> Vec<SourceUpdate> {
         let mut shared = self.lock();
         match line {
-            Line::Seen(seen) => {
-                if let Seen::All { subject, .. } | Seen::Event(Event { subject, .. }) = &seen {
+            Line::Update(seen) => {
+                if let SourceUpdate::Snapshot { subject, .. }
+                | SourceUpdate::Event(FaultEvent { subject, .. }) = &seen
+                {
                     shared.told.insert(*subject);
                 }
                 vec![seen]
@@ -192,9 +194,13 @@ impl Dcmi {
                     state.devices.iter().map(|device| Subject::Npu(device.physical)).collect();
                 let why = "the driver doesn't list it any more";
                 let gone = shared.told.difference(&listed).map(|subject| blind(*subject, why));
-                let mut seen: Vec<Seen> = gone.collect();
+                let mut seen: Vec<SourceUpdate> = gone.collect();
                 // The driver answers again. Of the node as a whole it says nothing else.
-                seen.push(Seen::All { subject: Subject::Node, standing: Vec::new(), at: millis() });
+                seen.push(SourceUpdate::Snapshot {
+                    subject: Subject::Node,
+                    faults: Vec::new(),
+                    at: millis(),
+                });
                 shared.state = Some(state);
                 seen
             }
@@ -222,7 +228,7 @@ impl Source for Dcmi {
 
     async fn run(self: Arc<Self>, out: Out, progress: Progress) -> Result<Infallible, Ended> {
         let Err(ended) = self.watch(&out, &progress).await;
-        let unseen: Vec<Seen> = {
+        let unseen: Vec<SourceUpdate> = {
             let mut shared = self.lock();
             shared.state = None;
             shared.before = sum(shared.before, std::mem::take(&mut shared.now));
@@ -246,8 +252,8 @@ enum Problem {
     Here(String),
 }
 
-fn blind(subject: Subject, why: &str) -> Seen {
-    Seen::Blind { subject, why: why.to_owned() }
+fn blind(subject: Subject, why: &str) -> SourceUpdate {
+    SourceUpdate::Unavailable { subject, reason: why.to_owned() }
 }
 
 fn tell(State { api, dcmi_version, driver_version, devices, unnamed, mode, .. }: &State) {

@@ -6,7 +6,9 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use swansong_fault_model::device_plugin::{Data, DevicePlugin, NAMESPACE, Publishes, config_map_name};
+use swansong_fault_model::device_plugin::{
+    ConfigMapData, DevicePluginTracker, NAMESPACE, PluginState, config_map_name,
+};
 use tokio::sync::watch;
 use tokio::time::timeout_at;
 use tracing::{info, warn};
@@ -22,8 +24,8 @@ pub struct DevicePluginWatch {
     api: Arc<ApiServer>,
     timing: Arc<Timing>,
     clock: Clock,
-    view: watch::Sender<DevicePlugin>,
-    publishes: watch::Sender<Publishes>,
+    view: watch::Sender<DevicePluginTracker>,
+    publishes: watch::Sender<PluginState>,
 }
 
 impl DevicePluginWatch {
@@ -34,55 +36,57 @@ impl DevicePluginWatch {
             api,
             timing,
             clock,
-            view: watch::Sender::new(DevicePlugin::default()),
-            publishes: watch::Sender::new(Publishes::NotLooked),
+            view: watch::Sender::new(DevicePluginTracker::default()),
+            publishes: watch::Sender::new(PluginState::Unknown),
         }
     }
 
     /// What is published, now and whenever it changes; to be asked with times of the same clock.
-    pub fn view(&self) -> watch::Receiver<DevicePlugin> {
+    pub fn view(&self) -> watch::Receiver<DevicePluginTracker> {
         self.view.subscribe()
     }
 
     /// Whether somebody publishes for this node. It changes when that does; the age of what is stale isn't kept up.
-    pub fn publishes(&self) -> watch::Receiver<Publishes> {
+    pub fn publishes(&self) -> watch::Receiver<PluginState> {
         self.publishes.subscribe()
     }
 
     fn look(&self, texts: Option<&Texts>) {
         let text = |key| texts.and_then(|texts| texts.get(key)?.as_deref());
-        let data =
-            Data { device_info: text("DeviceInfoCfg"), manually_separated: text("ManuallySeparateNPU") };
+        let data = ConfigMapData {
+            device_info: text("DeviceInfoCfg"),
+            manually_separated: text("ManuallySeparateNPU"),
+        };
         self.view.send_modify(|view| match texts {
-            Some(_) => view.take(data, self.clock.now()),
-            None => view.missing(),
+            Some(_) => view.update(data, self.clock.now()),
+            None => view.set_missing(),
         });
         self.tell();
     }
 
     /// Says whether somebody publishes, if that isn't what was said before.
     fn tell(&self) {
-        let now = self.view.borrow().publishes(self.clock.now());
+        let now = self.view.borrow().state(self.clock.now());
         self.publishes.send_if_modified(|known| {
             let same = match (&*known, &now) {
-                (Publishes::Stale { .. }, Publishes::Stale { .. }) => true,
+                (PluginState::Stale { .. }, PluginState::Stale { .. }) => true,
                 (known, now) => known == now,
             };
             if same {
                 return false;
             }
             match &now {
-                Publishes::Invalid(problem) => {
+                PluginState::Invalid(problem) => {
                     warn!(config_map = self.name, %problem, "what the device plugin publishes can't be used, by ClusterD neither");
                 }
-                Publishes::Missing => {
+                PluginState::Missing => {
                     warn!(config_map = self.name, "nobody publishes for this node, so ClusterD drops all of its faults");
                 }
-                Publishes::Stale { age } => {
+                PluginState::Stale { age } => {
                     warn!(config_map = self.name, milliseconds = age, "nothing has been published for this node");
                 }
-                Publishes::Fresh => info!(config_map = self.name, "the device plugin publishes for this node"),
-                Publishes::NotLooked => {}
+                PluginState::Fresh => info!(config_map = self.name, "the device plugin publishes for this node"),
+                PluginState::Unknown => {}
             }
             *known = now;
             true
@@ -151,21 +155,21 @@ mod tests {
             let watch = Arc::clone(&watch);
             async move { match watch.age().await {} }
         });
-        assert_eq!(*publishes.borrow_and_update(), Publishes::NotLooked);
+        assert_eq!(*publishes.borrow_and_update(), PluginState::Unknown);
         watch.look(None);
-        assert_eq!(*publishes.borrow_and_update(), Publishes::Missing);
+        assert_eq!(*publishes.borrow_and_update(), PluginState::Missing);
         watch.look(Some(&published(1)));
-        assert_eq!(*publishes.borrow_and_update(), Publishes::Fresh);
+        assert_eq!(*publishes.borrow_and_update(), PluginState::Fresh);
         tokio::time::sleep(Duration::from_millis(FRESH_FOR - 10)).await;
         watch.look(Some(&published(2)));
         assert!(!publishes.has_changed().expect("open"), "still fresh");
         publishes.changed().await.expect("open");
-        assert!(matches!(*publishes.borrow_and_update(), Publishes::Stale { age } if age > FRESH_FOR));
+        assert!(matches!(*publishes.borrow_and_update(), PluginState::Stale { age } if age > FRESH_FOR));
         assert!(watch.clock.now() >= 2 * FRESH_FOR - 10);
         watch.look(Some(&published(3)));
-        assert_eq!(*publishes.borrow_and_update(), Publishes::Fresh);
+        assert_eq!(*publishes.borrow_and_update(), PluginState::Fresh);
         watch.look(Some(&Texts::new()));
-        assert!(matches!(*publishes.borrow_and_update(), Publishes::Invalid(_)));
+        assert!(matches!(*publishes.borrow_and_update(), PluginState::Invalid(_)));
         aging.abort();
     }
 }

@@ -11,7 +11,7 @@ mod devices;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use swansong_fault_model::Seen;
+use swansong_fault_model::SourceUpdate;
 use tokio::sync::mpsc;
 
 pub use self::dcmi::{Dcmi, Settings as DcmiSettings};
@@ -21,7 +21,7 @@ pub use crate::run::{Ended, Progress};
 
 /// Where sources tell what they see, each under its [`Source::NAME`]. Sending waits while nobody takes it: a source
 /// drops nothing by itself.
-pub type Out = mpsc::Sender<(&'static str, Seen)>;
+pub type Out = mpsc::Sender<(&'static str, SourceUpdate)>;
 
 /// Something that sees faults.
 pub trait Source: Send + Sync + 'static {
@@ -30,7 +30,7 @@ pub trait Source: Send + Sync + 'static {
 
     /// Looks until it can't any more.
     ///
-    /// It begins with [`Seen::All`] for everything that it sees, and says [`Seen::Blind`] of all that it can't see any
+    /// It begins with [`SourceUpdate::Snapshot`] for everything that it sees, and says [`SourceUpdate::Unavailable`] of all that it can't see any
     /// more before it ends. `progress` is told of every sign of life.
     ///
     /// # Errors

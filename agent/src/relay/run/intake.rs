@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use swansong_fault_model::{Assertion, Code, Level, Origin, Seen, Severity, Why};
+use swansong_fault_model::{
+    Assertion, ClassifierSource, Code, EscalationReason, Level, Severity, SourceUpdate,
+};
 use swansong_outbox::Appended;
 use tracing::{info, warn};
 
@@ -33,7 +35,7 @@ impl Task<'_> {
     pub(super) async fn take_in(
         &mut self,
         store: Store,
-        seen: &[(&'static str, Seen)],
+        seen: &[(&'static str, SourceUpdate)],
     ) -> Result<Store, Ended> {
         let anew = self.accept_levels();
         let classes = Classes(Arc::clone(&self.levels));
@@ -61,15 +63,16 @@ impl Task<'_> {
     /// be classified by it.
     fn accept_levels(&mut self) -> bool {
         let levels = self.parts.inputs.levels.borrow().clone();
-        self.classified = levels.asked_the_cluster;
+        self.classified = levels.has_checked_config_map;
         let is_new = !Arc::ptr_eq(&self.levels, &levels);
         if !self.accepted {
             if is_new {
                 self.use_levels(&levels);
             }
             // What an earlier process knew by the cluster's list is better than nothing, or than one that can't be read.
-            let is_poor = is_unread(&levels) || levels.origin == Origin::Severity && self.is_patient();
-            self.accepted = levels.asked_the_cluster && !is_poor;
+            let is_poor =
+                is_unread(&levels) || levels.origin == ClassifierSource::Severity && self.is_patient();
+            self.accepted = levels.has_checked_config_map && !is_poor;
             return self.accepted;
         }
         if is_new {
@@ -87,7 +90,7 @@ impl Task<'_> {
     fn use_levels(&mut self, levels: &Arc<Levels>) {
         self.levels = Arc::clone(levels);
         self.weaker_since = None;
-        self.escalation.replace(levels.rules.clone());
+        self.escalation.set_rules(levels.rules.clone());
         // Rules that come back don't know what stands.
         self.rules_remember_at.get_or_insert(0);
     }
@@ -122,16 +125,18 @@ impl Task<'_> {
                 .iter()
                 .any(|other| !other.raised && other.subject == episode.subject && other.code == episode.code);
             let raised = episode.raised.then_some(episode.level);
-            self.escalation.remember(episode.subject, &episode.code, stands, raised, now);
+            self.escalation.restore(episode.subject, &episode.code, stands, raised, now);
         }
         true
     }
 
-    pub(super) fn note_blindness(&mut self, source: &'static str, seen: &Seen) {
+    pub(super) fn note_blindness(&mut self, source: &'static str, seen: &SourceUpdate) {
         match seen {
-            Seen::Blind { subject, why } => drop(self.blind.insert((source, *subject), why.clone())),
-            Seen::All { subject, .. } => drop(self.blind.remove(&(source, *subject))),
-            Seen::Event(_) => {}
+            SourceUpdate::Unavailable { subject, reason: why } => {
+                drop(self.blind.insert((source, *subject), why.clone()))
+            }
+            SourceUpdate::Snapshot { subject, .. } => drop(self.blind.remove(&(source, *subject))),
+            SourceUpdate::Event(_) => {}
         }
     }
 
@@ -141,18 +146,18 @@ impl Task<'_> {
         let now = millis_of(self.now());
         let Episode { subject, code, .. } = &change.episode;
         match change.assertion {
-            Assertion::Occur => self.escalation.occurred(*subject, code, now),
-            Assertion::Recover => self.escalation.recovered(*subject, code, now),
+            Assertion::Occur => self.escalation.record_occurrence(*subject, code, now),
+            Assertion::Recover => self.escalation.record_recovery(*subject, code, now),
             Assertion::Once => {
-                let raise = self.escalation.happened(*subject, code, now);
-                let lasting = self.escalation.raised(*subject, code, now);
+                let raise = self.escalation.record_notice(*subject, code, now);
+                let lasting = self.escalation.escalated_level(*subject, code, now);
                 if let Some(raise) = raise.filter(|raise| raise.level > change.episode.level) {
                     change.episode.level = raise.level;
-                    change.episode.because = because(raise.why);
+                    change.episode.because = because(raise.reason);
                 }
                 let raised = lasting.and_then(|raise| {
                     let of = Episode { once: false, ..change.episode.clone() };
-                    self.episodes.raise(&of, raise.level, because(raise.why), millis())
+                    self.episodes.raise(&of, raise.level, because(raise.reason), millis())
                 });
                 return std::iter::once(change).chain(raised).collect();
             }
@@ -169,7 +174,7 @@ impl Task<'_> {
         let standing = episodes.standing().map(|(_, episode)| episode);
         // Found first, since what stands can't be changed while it is gone through.
         let differing: Vec<_> = standing
-            .filter_map(|episode| match escalation.raised(episode.subject, &episode.code, now) {
+            .filter_map(|episode| match escalation.escalated_level(episode.subject, &episode.code, now) {
                 Some(raise) if !episode.raised && raise.level > episode.level => {
                     Some((episode.clone(), Some(raise)))
                 }
@@ -180,7 +185,7 @@ impl Task<'_> {
         let mut changes = Vec::new();
         for (episode, raise) in differing {
             changes.extend(match raise {
-                Some(raise) => self.episodes.raise(&episode, raise.level, because(raise.why), millis()),
+                Some(raise) => self.episodes.raise(&episode, raise.level, because(raise.reason), millis()),
                 None => self.episodes.lower(episode.subject, &episode.code),
             });
         }
@@ -243,24 +248,24 @@ fn is_told(episode: &Episode) -> bool {
 }
 
 /// Why a rule raised a level.
-fn because(why: Why) -> String {
+fn because(why: EscalationReason) -> String {
     match why {
-        Why::Repeated { times, window } => format!("raised: {times} times within {window:?}"),
-        Why::Lasted { after } => format!("raised: it stands for more than {after:?}"),
+        EscalationReason::Repeated { times, window } => format!("raised: {times} times within {window:?}"),
+        EscalationReason::Lasted { after } => format!("raised: it stands for more than {after:?}"),
     }
 }
 
 /// Whether there is a list that can't be read, and no better one.
 fn is_unread(levels: &Levels) -> bool {
-    levels.origin != Origin::ConfigMap
+    levels.origin != ClassifierSource::ConfigMap
         && levels.problems.keys().any(|place| place.ends_with("faultCode.json"))
 }
 
 /// How much a classification from there is worth.
-const fn rank(origin: Origin) -> u8 {
+const fn rank(origin: ClassifierSource) -> u8 {
     match origin {
-        Origin::Severity => 0,
-        Origin::File => 1,
-        Origin::ConfigMap => 2,
+        ClassifierSource::Severity => 0,
+        ClassifierSource::File => 1,
+        ClassifierSource::ConfigMap => 2,
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use swansong_fault_model::Subject;
-use swansong_fault_model::device_plugin::Publishes;
+use swansong_fault_model::device_plugin::PluginState;
 use tracing::warn;
 
 use super::{Done, TICK, Task, millis_of};
@@ -23,7 +23,7 @@ impl Task<'_> {
         let parts = Arc::clone(self.parts);
         let now = self.now();
         self.jobs.spawn(async move {
-            let device_info = device_info(&parts.inputs.device_plugin.borrow().publishes(millis_of(now)));
+            let device_info = device_info(&parts.inputs.device_plugin.borrow().state(millis_of(now)));
             let pods = parts.inputs.pods.borrow().clone();
             let preflight = look::preflight(&parts.api, subject, pods.as_deref(), device_info).await;
             Done::Preflighted(subject, preflight)
@@ -73,11 +73,11 @@ impl Task<'_> {
 }
 
 /// Why ClusterD wouldn't take a fault of this node.
-pub(super) fn device_info(publishes: &Publishes) -> Option<String> {
+pub(super) fn device_info(publishes: &PluginState) -> Option<String> {
     match publishes {
-        Publishes::Fresh | Publishes::Stale { .. } => None,
-        Publishes::Missing => Some("is missing".to_owned()),
-        Publishes::Invalid(invalid) => Some(format!("can't be taken: {invalid}")),
-        Publishes::NotLooked => Some("hasn't been looked at yet".to_owned()),
+        PluginState::Fresh | PluginState::Stale { .. } => None,
+        PluginState::Missing => Some("is missing".to_owned()),
+        PluginState::Invalid(invalid) => Some(format!("can't be taken: {invalid}")),
+        PluginState::Unknown => Some("hasn't been looked at yet".to_owned()),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use swansong_fault_model::device_plugin::Publishes;
+use swansong_fault_model::device_plugin::PluginState;
 use tracing::warn;
 
 use super::looks::device_info;
@@ -101,9 +101,9 @@ impl Task<'_> {
 
     fn unpublished(&self) -> Option<(&'static str, String)> {
         let now = millis_of(self.now());
-        let publishes = self.parts.inputs.device_plugin.borrow().publishes(now);
+        let publishes = self.parts.inputs.device_plugin.borrow().state(now);
         // Before anybody looked nothing is wrong yet.
-        let is_known = publishes != Publishes::NotLooked;
+        let is_known = publishes != PluginState::Unknown;
         let why = device_info(&publishes).filter(|_| is_known)?;
         Some((publishes.reason(), why))
     }

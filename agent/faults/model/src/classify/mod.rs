@@ -1,16 +1,16 @@
 //! From a code to the level at which MindCluster handles it.
 
-mod choice;
-mod list;
+mod fault_code_file;
+mod selector;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub use self::choice::{Choice, Found, News, Origin};
+pub use self::selector::{ClassifierSelector, ClassifierSource, ReloadResult};
 use crate::code::Code;
+use crate::json::{ParseError, Warning};
 use crate::level::Level;
-use crate::reading::{Broken, Warning};
-use crate::seen::Severity;
+use crate::source_update::Severity;
 
 /// The codes that are faults of a device's network, not of the device: a RoCE link that is down and its kin
 /// (`NetworkFaultCodes` of `ascend-device-plugin/pkg/common/fault_code.go`).
@@ -40,13 +40,13 @@ pub struct Classifier {
 
 /// Why a code has its level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Because {
+pub enum LevelReason {
     /// It is listed with it.
     Listed,
     /// It isn't listed and has this severity.
     Severity(Severity),
     /// It isn't listed, and its severity isn't known either.
-    NothingKnown,
+    Unknown,
     /// It isn't listed and is a fault of the network.
     UnlistedNetwork,
 }
@@ -66,24 +66,26 @@ impl Classifier {
     /// # Errors
     ///
     /// When it isn't such a file. What is only odd is a warning.
-    pub fn from_json(text: &str) -> Result<(Self, Vec<Warning>), Broken> {
-        list::read(text)
+    pub fn from_json(text: &str) -> Result<(Self, Vec<Warning>), ParseError> {
+        fault_code_file::read(text)
     }
 
     /// The level of a code. `severity` is the driver's, if it is known; it matters for codes that aren't listed:
     /// `GetFaultTypeByCode`, `getFaultTypeBySeverity` and `GetNetworkFaultTypeByCode` of the device plugin.
-    pub fn level(&self, code: &Code, severity: Option<Severity>) -> (Level, Because) {
+    pub fn level(&self, code: &Code, severity: Option<Severity>) -> (Level, LevelReason) {
         let number = code.number();
         let is_network = NETWORK_CODES.contains(&number);
         let listed = if is_network { &self.network } else { &self.chip };
         if let Some(level) = listed.get(&number) {
-            return (*level, Because::Listed);
+            return (*level, LevelReason::Listed);
         }
         match severity {
-            _ if is_network => (Level::PreSeparateNPU, Because::UnlistedNetwork),
-            None => (Level::SeparateNPU, Because::NothingKnown),
-            Some(severity) if severity > Severity::Minor => (Level::SeparateNPU, Because::Severity(severity)),
-            Some(severity) => (Level::NotHandleFault, Because::Severity(severity)),
+            _ if is_network => (Level::PreSeparateNPU, LevelReason::UnlistedNetwork),
+            None => (Level::SeparateNPU, LevelReason::Unknown),
+            Some(severity) if severity > Severity::Minor => {
+                (Level::SeparateNPU, LevelReason::Severity(severity))
+            }
+            Some(severity) => (Level::NotHandleFault, LevelReason::Severity(severity)),
         }
     }
 
@@ -98,26 +100,26 @@ impl Classifier {
     }
 }
 
-impl Because {
+impl LevelReason {
     /// A word for metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Listed => "listed",
             Self::Severity(_) => "severity",
-            Self::NothingKnown => "nothing-known",
+            Self::Unknown => "nothing-known",
             Self::UnlistedNetwork => "unlisted-network",
         }
     }
 }
 
-impl fmt::Display for Because {
+impl fmt::Display for LevelReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Listed => f.write_str("it is listed with this level"),
             Self::Severity(severity) => {
                 write!(f, "it isn't listed, and the driver calls it {}", severity.as_str())
             }
-            Self::NothingKnown => f.write_str("it isn't listed, and its severity isn't known"),
+            Self::Unknown => f.write_str("it isn't listed, and its severity isn't known"),
             Self::UnlistedNetwork => f.write_str("it is a network fault that isn't listed"),
         }
     }

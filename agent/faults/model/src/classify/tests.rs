@@ -36,7 +36,7 @@ fn every_key_has_its_level() {
     ] {
         assert_eq!(
             classifier.level(&code(text), Some(Severity::Critical)),
-            (level, Because::Listed),
+            (level, LevelReason::Listed),
             "{text}"
         );
     }
@@ -47,17 +47,21 @@ fn every_key_has_its_level() {
 fn what_is_not_listed_goes_by_severity() {
     let (classifier, _) = read(r#"{"NotHandleFaultCodes": ["1"]}"#);
     for (text, severity, expected) in [
-        ("80E01801", None, (Level::SeparateNPU, Because::NothingKnown)),
+        ("80E01801", None, (Level::SeparateNPU, LevelReason::Unknown)),
         (
             "80E01801",
             Some(Severity::Suggestion),
-            (Level::NotHandleFault, Because::Severity(Severity::Suggestion)),
+            (Level::NotHandleFault, LevelReason::Severity(Severity::Suggestion)),
         ),
-        ("80E01801", Some(Severity::Minor), (Level::NotHandleFault, Because::Severity(Severity::Minor))),
-        ("80E01801", Some(Severity::Major), (Level::SeparateNPU, Because::Severity(Severity::Major))),
-        ("80E01801", Some(Severity::Critical), (Level::SeparateNPU, Because::Severity(Severity::Critical))),
-        ("81078603", Some(Severity::Minor), (Level::PreSeparateNPU, Because::UnlistedNetwork)),
-        ("110001024", None, (Level::PreSeparateNPU, Because::UnlistedNetwork)),
+        ("80E01801", Some(Severity::Minor), (Level::NotHandleFault, LevelReason::Severity(Severity::Minor))),
+        ("80E01801", Some(Severity::Major), (Level::SeparateNPU, LevelReason::Severity(Severity::Major))),
+        (
+            "80E01801",
+            Some(Severity::Critical),
+            (Level::SeparateNPU, LevelReason::Severity(Severity::Critical)),
+        ),
+        ("81078603", Some(Severity::Minor), (Level::PreSeparateNPU, LevelReason::UnlistedNetwork)),
+        ("110001024", None, (Level::PreSeparateNPU, LevelReason::UnlistedNetwork)),
     ] {
         assert_eq!(classifier.level(&code(text), severity), expected, "{text} {severity:?}");
         assert!(!expected.1.to_string().is_empty());
@@ -73,7 +77,7 @@ fn without_any_file() {
         ("40F84E00", Level::RestartNPU),
         ("8C2FA009", Level::NotHandleFault),
     ] {
-        assert_eq!(classifier.level(&code(text), None), (level, Because::Listed), "{text}");
+        assert_eq!(classifier.level(&code(text), None), (level, LevelReason::Listed), "{text}");
     }
     assert_eq!(classifier.level(&code("80C98000"), Some(Severity::Minor)).0, Level::NotHandleFault);
 }
@@ -82,10 +86,10 @@ fn without_any_file() {
 fn network_faults_have_no_restart() {
     for key in ["RestartRequestCodes", "RestartBusinessCodes", "FreeRestartNPUCodes", "RestartNPUCodes"] {
         let (classifier, warnings) = read(&json!({key: ["81078607"]}).to_string());
-        assert_eq!(warnings, [Warning::NotForNetworks { key, code: code("81078607") }]);
+        assert_eq!(warnings, [Warning::LevelNotForNetwork { key, code: code("81078607") }]);
         assert_eq!(
             classifier.level(&code("81078607"), None),
-            (Level::NotHandleFault, Because::Listed),
+            (Level::NotHandleFault, LevelReason::Listed),
             "{key}"
         );
         let text = warnings[0].to_string();
@@ -94,9 +98,9 @@ fn network_faults_have_no_restart() {
     let (classifier, warnings) = read(r#"{"SeparateNPUNetworkCodes": ["80E01801"]}"#);
     assert_eq!(
         warnings,
-        [Warning::OnlyForNetworks { key: "SeparateNPUNetworkCodes", code: code("80E01801") }, Warning::Empty]
+        [Warning::NotNetworkFault { key: "SeparateNPUNetworkCodes", code: code("80E01801") }, Warning::Empty]
     );
-    assert_eq!(classifier.level(&code("80E01801"), None).1, Because::NothingKnown);
+    assert_eq!(classifier.level(&code("80E01801"), None).1, LevelReason::Unknown);
     assert!(warnings[0].to_string().contains("81078603, 81078607, 110000002, 110001024"), "{}", warnings[0]);
 }
 
@@ -109,10 +113,10 @@ fn the_graver_of_two_levels_counts() {
     ] {
         let (classifier, warnings) = read(text);
         assert_eq!(classifier.level(&code("A2301001"), None).0, Level::SeparateNPU);
-        assert!(warnings.contains(&Warning::TwoLevels {
+        assert!(warnings.contains(&Warning::ConflictingLevels {
             code: code("A2301001"),
-            milder: Level::RestartBusiness,
-            graver: Level::SeparateNPU
+            lower: Level::RestartBusiness,
+            higher: Level::SeparateNPU
         }));
     }
 }
@@ -126,7 +130,7 @@ fn what_is_tolerated() {
     assert_eq!(classifier.level(&code("80E01801"), None).0, Level::NotHandleFault);
     assert_eq!(classifier.level(&code("80E01803"), None).0, Level::RestartNPU);
     let not_a_code =
-        |text: &str| Warning::NotACode { key: "RestartNPUCodes".to_owned(), text: text.to_owned() };
+        |text: &str| Warning::InvalidCode { key: "RestartNPUCodes".to_owned(), text: text.to_owned() };
     assert_eq!(
         warnings,
         [Warning::UnknownKey { key: "Comment".to_owned() }, not_a_code(""), not_a_code("80E0180G")]
@@ -134,21 +138,23 @@ fn what_is_tolerated() {
     // Of a key that is there twice, Go takes the last.
     let (classifier, _) = read(r#"{"SeparateNPUCodes": ["1"], "SeparateNPUCodes": ["2"]}"#);
     assert_eq!(classifier.len(), 1);
-    assert_eq!(classifier.level(&code("2"), Some(Severity::Minor)).1, Because::Listed);
+    assert_eq!(classifier.level(&code("2"), Some(Severity::Minor)).1, LevelReason::Listed);
     assert_eq!(read("{}").1, [Warning::Empty]);
 }
 
 #[test]
 fn what_is_broken() {
-    let shape =
-        |key: &str| Broken::Shape { key: key.to_owned(), shape: "a list of texts, as [\"80E01801\"]" };
+    let shape = |key: &str| ParseError::WrongType {
+        key: key.to_owned(),
+        shape: "a list of texts, as [\"80E01801\"]",
+    };
     assert_eq!(Classifier::from_json(r#"{"SeparateNPUCodes": "1"}"#), Err(shape("SeparateNPUCodes")));
     assert_eq!(Classifier::from_json(r#"{"SeparateNPUCodes": [1]}"#), Err(shape("SeparateNPUCodes")));
     for text in ["", "[]", "null", "{\"SeparateNPUCodes\": [\"1\"", "\u{feff}{}"] {
-        assert!(matches!(Classifier::from_json(text), Err(Broken::NotAnObject(_))), "{text:?}");
+        assert!(matches!(Classifier::from_json(text), Err(ParseError::NotAnObject(_))), "{text:?}");
     }
-    assert!(matches!(Classifier::from_json(&" ".repeat(1 << 21)), Err(Broken::TooLarge(_))));
-    assert!(matches!(Classifier::from_json(&"[".repeat(1 << 20)), Err(Broken::NotAnObject(_))), "deep");
+    assert!(matches!(Classifier::from_json(&" ".repeat(1 << 21)), Err(ParseError::TooLarge(_))));
+    assert!(matches!(Classifier::from_json(&"[".repeat(1 << 20)), Err(ParseError::NotAnObject(_))), "deep");
 }
 
 #[test]
@@ -157,7 +163,7 @@ fn warnings_are_bounded() {
     let warnings = read(&json!({"RestartNPUCodes": list}).to_string()).1;
     assert_eq!(warnings.len(), 51);
     // One of those left out says that nothing is listed.
-    assert_eq!(warnings[50], Warning::More(4951));
+    assert_eq!(warnings[50], Warning::Omitted(4951));
 }
 
 proptest! {
@@ -190,7 +196,7 @@ proptest! {
         let (classifier, _) = read(&serde_json::Value::Object(file).to_string());
         for number in pool {
             let (level, because) = classifier.level(&code(&format!("{number:X}")), None);
-            let found = (because == Because::Listed).then_some(level);
+            let found = (because == LevelReason::Listed).then_some(level);
             prop_assert_eq!(found, expected.get(&number).copied());
         }
         prop_assert_eq!(classifier.len(), expected.len());

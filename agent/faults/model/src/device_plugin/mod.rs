@@ -4,14 +4,14 @@
 //! nobody writes it any more, nobody else does. The writer is `WriteDeviceInfoDataIntoCM` of
 //! `ascend-device-plugin/pkg/kubeclient/client_server.go`, the types are in `pkg/common/proto.go`.
 
-mod canonical;
-mod follow;
+mod check_code;
 mod parse;
+mod tracker;
 
 use std::collections::BTreeSet;
 
-pub use self::canonical::check_code;
-pub use self::follow::{Carried, DevicePlugin, FRESH_FOR, Publishes};
+pub use self::check_code::check_code;
+pub use self::tracker::{DevicePluginTracker, FRESH_FOR, PluginReport, PluginState};
 use crate::code::Code;
 use crate::level::Level;
 
@@ -25,7 +25,7 @@ pub fn config_map_name(node: &str) -> String {
 
 /// The data of the ConfigMap, as far as it is looked at. `SwitchInfoCfg` is about switches, not NPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Data<'a> {
+pub struct ConfigMapData<'a> {
     /// Key `DeviceInfoCfg`.
     pub device_info: Option<&'a str>,
     /// Key `ManuallySeparateNPU`.
@@ -34,12 +34,12 @@ pub struct Data<'a> {
 
 /// What was published.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct View {
+pub struct DeviceInfo {
     /// When, in seconds since 1970 by the device plugin's clock. It is there to be compared with the one before, not with
     /// a clock.
     pub update_time: i64,
     /// The devices with a fault, chip and network apart, in the order in which they are published.
-    pub faults: Vec<Faulty>,
+    pub faults: Vec<DeviceFault>,
     /// The devices that are published as unhealthy.
     pub unhealthy: BTreeSet<u32>,
     /// The devices whose network is published as unhealthy.
@@ -50,7 +50,7 @@ pub struct View {
 
 /// A device that is published with a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Faulty {
+pub struct DeviceFault {
     /// Physical id: the N of `/dev/davinciN`, of `Ascend910-N` and of `npu-N`.
     pub npu: u32,
     /// Whether it is its network (`CardNetworkUnhealthy`) or the device itself (`CardUnhealthy`).
@@ -74,7 +74,7 @@ pub struct PublishedCode {
 
 /// Why what is published can't be taken. ClusterD refuses it too.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
+pub enum InvalidDeviceInfo {
     /// There is no such key.
     #[error("the ConfigMap has no `DeviceInfoCfg`")]
     NoDeviceInfo,
@@ -104,13 +104,13 @@ pub enum Invalid {
     },
 }
 
-impl View {
+impl DeviceInfo {
     /// Reads what is published.
     ///
     /// # Errors
     ///
     /// When ClusterD wouldn't take it either.
-    pub fn read(data: Data<'_>) -> Result<Self, Invalid> {
+    pub fn read(data: ConfigMapData<'_>) -> Result<Self, InvalidDeviceInfo> {
         parse::read(data)
     }
 

@@ -1,13 +1,13 @@
-//! From the ConfigMap's texts to a [`View`].
+//! From the ConfigMap's texts to a [`DeviceInfo`].
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use super::{Data, Faulty, Invalid, PublishedCode, View, check_code};
+use super::{ConfigMapData, DeviceFault, DeviceInfo, InvalidDeviceInfo, PublishedCode, check_code};
+use crate::json::{self, LARGEST};
 use crate::level::Level;
-use crate::reading::{self, LARGEST};
 
 /// What the name of a whole NPU begins with, by run mode of the device plugin. A virtual one (`Ascend910-2c-100-1`) is a
 /// part of an NPU and has no physical id in its name.
@@ -19,13 +19,13 @@ const RESOURCES: [&str; 4] = ["Ascend910", "npu", "Ascend310P", "Ascend310"];
 #[derive(Deserialize)]
 struct DeviceInfoCfg<'a> {
     #[serde(rename = "DeviceInfo")]
-    device_info: DeviceInfo,
+    device_info: DeviceInfoMember,
     #[serde(rename = "CheckCode", borrow)]
     check_code: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
-struct DeviceInfo {
+struct DeviceInfoMember {
     #[serde(rename = "DeviceList")]
     device_list: BTreeMap<String, String>,
     #[serde(rename = "UpdateTime")]
@@ -54,28 +54,29 @@ struct TimeAndLevel<'a> {
     fault_level: Cow<'a, str>,
 }
 
-pub(super) fn read(data: Data<'_>) -> Result<View, Invalid> {
-    let text = data.device_info.ok_or(Invalid::NoDeviceInfo)?;
+pub(super) fn read(data: ConfigMapData<'_>) -> Result<DeviceInfo, InvalidDeviceInfo> {
+    let text = data.device_info.ok_or(InvalidDeviceInfo::NoDeviceInfo)?;
     if text.len() > LARGEST {
-        return Err(Invalid::TooLarge(text.len()));
+        return Err(InvalidDeviceInfo::TooLarge(text.len()));
     }
-    let DeviceInfoCfg { device_info, check_code: stated } =
-        serde_json::from_str(text).map_err(|error| Invalid::NotUnderstood(reading::problem(&error)))?;
-    let DeviceInfo { device_list, update_time } = device_info;
+    let DeviceInfoCfg { device_info, check_code: stated } = serde_json::from_str(text)
+        .map_err(|error| InvalidDeviceInfo::NotUnderstood(json::problem(&error)))?;
+    let DeviceInfoMember { device_list, update_time } = device_info;
     let computed = check_code(&device_list, update_time);
     if *stated != *computed {
         // Somebody else may have written it, and it goes into a message.
-        let stated = reading::excerpt(&stated);
-        return Err(Invalid::CheckCode { stated, computed });
+        let stated = json::excerpt(&stated);
+        return Err(InvalidDeviceInfo::CheckCode { stated, computed });
     }
-    let mut view = View { update_time, ..View::default() };
+    let mut view = DeviceInfo { update_time, ..DeviceInfo::default() };
     for resource in RESOURCES {
         let list =
             |suffix: &str| device_list.get(&format!("huawei.com/{resource}{suffix}")).map(String::as_str);
         view.unhealthy.extend(names(list("-Unhealthy")));
         view.network_unhealthy.extend(names(list("-NetworkUnhealthy")));
         if let Some(text) = list("-Fault") {
-            let failed = |problem| Invalid::Faults { key: format!("huawei.com/{resource}-Fault"), problem };
+            let failed =
+                |problem| InvalidDeviceInfo::Faults { key: format!("huawei.com/{resource}-Fault"), problem };
             view.faults.extend(faults(text).map_err(failed)?);
         }
     }
@@ -97,14 +98,14 @@ fn physical_id(name: &str) -> Option<u32> {
 }
 
 /// The list of faults, which is JSON within JSON; those of virtual NPUs are left out.
-fn faults(text: &str) -> Result<Vec<Faulty>, String> {
+fn faults(text: &str) -> Result<Vec<DeviceFault>, String> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
     let elements: Option<Vec<Element<'_>>> =
-        serde_json::from_str(text).map_err(|error| reading::problem(&error))?;
+        serde_json::from_str(text).map_err(|error| json::problem(&error))?;
     let faulty = |element: Element<'_>| {
-        Some(Faulty {
+        Some(DeviceFault {
             npu: physical_id(&element.npu_name)?,
             network: element.fault_type == "CardNetworkUnhealthy",
             level: Level::from_name(&element.fault_level),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::seen::Subject;
+use crate::source_update::Subject;
 
 /// A node of eight NPUs, of which one has had no RoCE link for more than twenty seconds.
 const LINK_DOWN: &str = r#"{"DeviceInfo":{"DeviceList":{"huawei.com/Ascend910":"Ascend910-0,Ascend910-1,Ascend910-2,Ascend910-4,Ascend910-5,Ascend910-6,Ascend910-7","huawei.com/Ascend910-Fault":"[{\"fault_type\":\"CardNetworkUnhealthy\",\"npu_name\":\"Ascend910-3\",\"large_model_fault_level\":\"PreSeparateNPU\",\"fault_level\":\"PreSeparateNPU\",\"fault_handling\":\"PreSeparateNPU\",\"fault_code\":\"81078603\",\"fault_time_and_level_map\":{\"81078603\":{\"fault_time\":1784000000123,\"fault_level\":\"PreSeparateNPU\"}}}]","huawei.com/Ascend910-NetworkUnhealthy":"Ascend910-3","huawei.com/Ascend910-Recovering":"","huawei.com/Ascend910-Unhealthy":""},"UpdateTime":1784000000},"SuperPodID":-2,"ServerIndex":-2,"CheckCode":"a7b64f87cd6549806d8eb98f0bb881300afac97d6dd30fb56e6f661fb4b2d004"}"#;
@@ -13,8 +13,8 @@ fn code(text: &str) -> Code {
     text.parse().expect("a code")
 }
 
-fn read(text: &str) -> Result<View, Invalid> {
-    View::read(Data { device_info: Some(text), ..Data::default() })
+fn read(text: &str) -> Result<DeviceInfo, InvalidDeviceInfo> {
+    DeviceInfo::read(ConfigMapData { device_info: Some(text), ..ConfigMapData::default() })
 }
 
 /// `DeviceInfoCfg` with a right CheckCode.
@@ -36,16 +36,16 @@ fn what_mindcluster_publishes() {
     let level = Some(Level::PreSeparateNPU);
     assert_eq!(
         view,
-        View {
+        DeviceInfo {
             update_time: 1_784_000_000,
-            faults: vec![Faulty {
+            faults: vec![DeviceFault {
                 npu: 3,
                 network: true,
                 level,
                 codes: vec![PublishedCode { code: code("81078603"), level, since: Some(1_784_000_000_123) }],
             }],
             network_unhealthy: BTreeSet::from([3]),
-            ..View::default()
+            ..DeviceInfo::default()
         }
     );
     assert_eq!(config_map_name("n"), "mindx-dl-deviceinfo-n");
@@ -62,7 +62,7 @@ fn the_check_code_is_of_what_was_read_not_of_the_text() {
     for (member, value) in [("UpdateTime", json!(1_784_000_001)), ("DeviceList", json!({}))] {
         let mut changed = pretty.clone();
         changed["DeviceInfo"][member] = value;
-        assert!(matches!(read(&changed.to_string()), Err(Invalid::CheckCode { .. })), "{member}");
+        assert!(matches!(read(&changed.to_string()), Err(InvalidDeviceInfo::CheckCode { .. })), "{member}");
     }
     // Not part of it.
     pretty["SuperPodID"] = json!(7);
@@ -87,8 +87,8 @@ fn what_is_invalid() {
         let error = read(text).expect_err(text).to_string();
         assert!(error.contains(word), "{text}: {error}");
     }
-    assert_eq!(View::read(Data::default()), Err(Invalid::NoDeviceInfo));
-    assert!(matches!(read(&" ".repeat(2 << 20)), Err(Invalid::TooLarge(_))));
+    assert_eq!(DeviceInfo::read(ConfigMapData::default()), Err(InvalidDeviceInfo::NoDeviceInfo));
+    assert!(matches!(read(&" ".repeat(2 << 20)), Err(InvalidDeviceInfo::TooLarge(_))));
     let long = json!({"DeviceInfo": {"DeviceList": {}, "UpdateTime": 1}, "CheckCode": "x\n".repeat(1000)});
     assert!(read(&long.to_string()).expect_err("wrong").to_string().len() < 300);
     let long = json!("x".repeat(1 << 19)).to_string();
@@ -122,8 +122,8 @@ fn every_form_of_name_and_list() {
         ],
         1,
     );
-    let data = Data { device_info: Some(&text), manually_separated: Some("npu-1,npu-7") };
-    let view = View::read(data).expect("valid");
+    let data = ConfigMapData { device_info: Some(&text), manually_separated: Some("npu-1,npu-7") };
+    let view = DeviceInfo::read(data).expect("valid");
     assert_eq!(view.unhealthy, BTreeSet::from([1, 2]));
     assert_eq!(view.network_unhealthy, BTreeSet::from([4]));
     assert_eq!(view.manually_separated, BTreeSet::from([1, 7]));
@@ -162,54 +162,58 @@ fn codes_of_the_list_and_of_the_map() {
 #[test]
 fn whether_a_fault_is_carried() {
     const SECOND: u64 = 1000;
-    let mut plugin = DevicePlugin::default();
-    let ask =
-        |plugin: &DevicePlugin, npu, text: &str, now| plugin.carries(Subject::Npu(npu), &code(text), now);
-    assert_eq!(plugin.publishes(0), Publishes::NotLooked);
-    assert_eq!(ask(&plugin, 3, "81078603", 0), Carried::Stale);
-    let data = Data { device_info: Some(LINK_DOWN), ..Data::default() };
-    plugin.take(data, 10 * SECOND);
-    let carried = Carried::Carried { level: Some(Level::PreSeparateNPU), since: Some(1_784_000_000_123) };
-    assert_eq!(plugin.publishes(10 * SECOND), Publishes::Fresh);
+    let mut plugin = DevicePluginTracker::default();
+    let ask = |plugin: &DevicePluginTracker, npu, text: &str, now| {
+        plugin.report_of(Subject::Npu(npu), &code(text), now)
+    };
+    assert_eq!(plugin.state(0), PluginState::Unknown);
+    assert_eq!(ask(&plugin, 3, "81078603", 0), PluginReport::Stale);
+    let data = ConfigMapData { device_info: Some(LINK_DOWN), ..ConfigMapData::default() };
+    plugin.update(data, 10 * SECOND);
+    let carried =
+        PluginReport::Reported { level: Some(Level::PreSeparateNPU), since: Some(1_784_000_000_123) };
+    assert_eq!(plugin.state(10 * SECOND), PluginState::Fresh);
     assert_eq!(ask(&plugin, 3, "81078603", 10 * SECOND), carried);
-    assert_eq!(ask(&plugin, 4, "81078603", 10 * SECOND), Carried::NotCarried);
-    assert_eq!(ask(&plugin, 3, "80E01801", 10 * SECOND), Carried::NotCarried);
-    assert_eq!(plugin.carries(Subject::Node, &code("81078603"), 10 * SECOND), Carried::NotCarried);
+    assert_eq!(ask(&plugin, 4, "81078603", 10 * SECOND), PluginReport::NotReported);
+    assert_eq!(ask(&plugin, 3, "80E01801", 10 * SECOND), PluginReport::NotReported);
+    assert_eq!(plugin.report_of(Subject::Node, &code("81078603"), 10 * SECOND), PluginReport::NotReported);
     // The same text again, as after a watch that was opened anew, is no sign of life.
     let last = 10 * SECOND + FRESH_FOR;
-    plugin.take(data, last);
+    plugin.update(data, last);
     assert_eq!(plugin.fresh_until(), Some(last));
     assert_eq!(ask(&plugin, 3, "81078603", last), carried);
-    assert_eq!(plugin.publishes(last + 1), Publishes::Stale { age: FRESH_FOR + 1 });
-    assert_eq!(ask(&plugin, 3, "81078603", last + 1), Carried::Stale);
-    assert_eq!(ask(&plugin, 4, "81078603", last + 1), Carried::Stale);
+    assert_eq!(plugin.state(last + 1), PluginState::Stale { age: FRESH_FOR + 1 });
+    assert_eq!(ask(&plugin, 3, "81078603", last + 1), PluginReport::Stale);
+    assert_eq!(ask(&plugin, 4, "81078603", last + 1), PluginReport::Stale);
     // The node's clock was set back by years: written is written.
-    plugin.take(Data { device_info: Some(&published(&[], 5)), ..data }, last + 2);
-    assert_eq!(plugin.publishes(last + 2), Publishes::Fresh);
-    assert_eq!(ask(&plugin, 3, "81078603", last + 2), Carried::NotCarried);
+    plugin.update(ConfigMapData { device_info: Some(&published(&[], 5)), ..data }, last + 2);
+    assert_eq!(plugin.state(last + 2), PluginState::Fresh);
+    assert_eq!(ask(&plugin, 3, "81078603", last + 2), PluginReport::NotReported);
 }
 
 #[test]
 fn a_map_that_goes_or_breaks() {
-    let mut plugin = DevicePlugin::default();
-    plugin.take(Data { device_info: Some("{"), ..Data::default() }, 0);
-    assert!(matches!(plugin.publishes(0), Publishes::Invalid(Invalid::NotUnderstood(_))));
-    assert_eq!(plugin.carries(Subject::Npu(3), &code("81078603"), 0), Carried::Stale);
-    assert!(!plugin.publishes(0).lets_faults_through());
-    let good = Data { device_info: Some(LINK_DOWN), ..Data::default() };
-    plugin.take(good, 1);
-    plugin.take(Data::default(), 2);
+    let mut plugin = DevicePluginTracker::default();
+    plugin.update(ConfigMapData { device_info: Some("{"), ..ConfigMapData::default() }, 0);
+    assert!(matches!(plugin.state(0), PluginState::Invalid(InvalidDeviceInfo::NotUnderstood(_))));
+    assert_eq!(plugin.report_of(Subject::Npu(3), &code("81078603"), 0), PluginReport::Stale);
+    assert!(!plugin.state(0).accepts_faults());
+    let good = ConfigMapData { device_info: Some(LINK_DOWN), ..ConfigMapData::default() };
+    plugin.update(good, 1);
+    plugin.update(ConfigMapData::default(), 2);
     // ClusterD keeps what it had, so it is still carried; but something is wrong.
-    assert!(matches!(plugin.carries(Subject::Npu(3), &code("81078603"), 2), Carried::Carried { .. }));
-    assert_eq!(plugin.publishes(2), Publishes::Invalid(Invalid::NoDeviceInfo));
-    plugin.missing();
-    assert_eq!(plugin.publishes(3), Publishes::Missing);
-    assert_eq!(plugin.carries(Subject::Npu(3), &code("81078603"), 3), Carried::NotCarried);
-    assert_eq!((plugin.view(), plugin.fresh_until()), (None, None));
+    assert!(matches!(plugin.report_of(Subject::Npu(3), &code("81078603"), 2), PluginReport::Reported { .. }));
+    assert_eq!(plugin.state(2), PluginState::Invalid(InvalidDeviceInfo::NoDeviceInfo));
+    plugin.set_missing();
+    assert_eq!(plugin.state(3), PluginState::Missing);
+    assert_eq!(plugin.report_of(Subject::Npu(3), &code("81078603"), 3), PluginReport::NotReported);
+    assert_eq!((plugin.device_info(), plugin.fresh_until()), (None, None));
     // The same text as before it was deleted, written anew.
-    plugin.take(good, FRESH_FOR * 9);
-    assert_eq!(plugin.publishes(FRESH_FOR * 9), Publishes::Fresh);
-    for state in [Publishes::NotLooked, Publishes::Fresh, Publishes::Missing, Publishes::Stale { age: 1 }] {
+    plugin.update(good, FRESH_FOR * 9);
+    assert_eq!(plugin.state(FRESH_FOR * 9), PluginState::Fresh);
+    for state in
+        [PluginState::Unknown, PluginState::Fresh, PluginState::Missing, PluginState::Stale { age: 1 }]
+    {
         assert!(state.reason().starts_with("DevicePlugin"));
     }
 }
@@ -224,7 +228,7 @@ proptest! {
         let text = json!({"DeviceInfo": {"DeviceList": list, "UpdateTime": update_time}, "CheckCode": check_code}).to_string();
         match read(&text) {
             Ok(view) => prop_assert_eq!(view.update_time, update_time),
-            Err(error) => prop_assert!(matches!(error, Invalid::Faults { .. }), "{}", error),
+            Err(error) => prop_assert!(matches!(error, InvalidDeviceInfo::Faults { .. }), "{}", error),
         }
     }
 }

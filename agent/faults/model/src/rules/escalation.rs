@@ -7,26 +7,26 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::{Frequency, Lasting, Rules};
+use super::{DurationRule, FrequencyRule, Rules};
 use crate::code::Code;
 use crate::level::Level;
-use crate::seen::Subject;
+use crate::source_update::Subject;
 
 /// So many faults are followed. A node of 16 NPUs with all codes for which MindCluster has rules needs 700.
 const MOST: usize = 2048;
 
 /// A level that a rule gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Raise {
+pub struct EscalatedLevel {
     /// The level, which counts if it is graver than the one of the code.
     pub level: Level,
     /// Which rule.
-    pub why: Why,
+    pub reason: EscalationReason,
 }
 
 /// Which rule raised a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum EscalationReason {
     /// It came so many times within such a time.
     Repeated {
         /// How often.
@@ -43,11 +43,11 @@ pub enum Why {
 
 /// Follows the faults for which there are rules.
 #[derive(Debug, Clone, Default)]
-pub struct Escalation {
+pub struct EscalationTracker {
     rules: Rules,
     tracks: BTreeMap<(Subject, Code), Track>,
     now: u64,
-    unfollowed: u64,
+    untracked: u64,
 }
 
 /// One code at one subject.
@@ -69,14 +69,14 @@ struct Track {
     heard: u64,
 }
 
-impl Escalation {
+impl EscalationTracker {
     /// With these rules.
     pub fn new(rules: Rules) -> Self {
         Self { rules, ..Self::default() }
     }
 
     /// Other rules. What is followed goes on under them; what no rule is for any more is forgotten.
-    pub fn replace(&mut self, rules: Rules) {
+    pub fn set_rules(&mut self, rules: Rules) {
         self.rules = rules;
         let rules = &self.rules;
         self.tracks.retain(|(_, code), track| {
@@ -94,7 +94,7 @@ impl Escalation {
     }
 
     /// A fault came. One that stands already hasn't come.
-    pub fn occurred(&mut self, subject: Subject, code: &Code, now: u64) {
+    pub fn record_occurrence(&mut self, subject: Subject, code: &Code, now: u64) {
         let now = self.at(now);
         self.with(subject, code, now, |track, lasting, frequency| {
             if track.standing.is_none() {
@@ -109,7 +109,7 @@ impl Escalation {
 
     /// An earlier process followed this fault: whether it `stands`, and the level to which a rule had `raised` it. It
     /// hasn't come now, and times are counted from now on.
-    pub fn remember(&mut self, subject: Subject, code: &Code, stands: bool, raised: Option<Level>, now: u64) {
+    pub fn restore(&mut self, subject: Subject, code: &Code, stands: bool, raised: Option<Level>, now: u64) {
         let now = self.at(now);
         self.with(subject, code, now, |track, lasting, frequency| {
             track.standing = track.standing.or(stands.then_some(now));
@@ -128,7 +128,7 @@ impl Escalation {
     }
 
     /// A fault went.
-    pub fn recovered(&mut self, subject: Subject, code: &Code, now: u64) {
+    pub fn record_recovery(&mut self, subject: Subject, code: &Code, now: u64) {
         let now = self.at(now);
         if !self.tracks.contains_key(&(subject, code.clone())) {
             return;
@@ -143,7 +143,7 @@ impl Escalation {
 
     /// A fault of which the source says only that it happened. The answer is the level of this one notice, by a rule
     /// about how often it comes.
-    pub fn happened(&mut self, subject: Subject, code: &Code, now: u64) -> Option<Raise> {
+    pub fn record_notice(&mut self, subject: Subject, code: &Code, now: u64) -> Option<EscalatedLevel> {
         let now = self.at(now);
         self.with(subject, code, now, |track, lasting, frequency| {
             // A moment doesn't last.
@@ -151,7 +151,7 @@ impl Escalation {
                 return None;
             }
             track.repeated &= track.standing.is_some();
-            frequency.map(Frequency::raise)
+            frequency.map(FrequencyRule::raise)
         })
         .flatten()
     }
@@ -166,7 +166,7 @@ impl Escalation {
 
     /// The level that a rule gives a code now. It may outlast the fault itself: a fault that lasted is over only when it
     /// has been away for long enough, and a device that was separated by hand when it is released.
-    pub fn raised(&mut self, subject: Subject, code: &Code, now: u64) -> Option<Raise> {
+    pub fn escalated_level(&mut self, subject: Subject, code: &Code, now: u64) -> Option<EscalatedLevel> {
         let now = self.at(now);
         let track = self.tracks.get_mut(&(subject, code.clone()))?;
         let (lasting, frequency) = self.rules.of(code);
@@ -193,7 +193,7 @@ impl Escalation {
     }
 
     /// When something changes by itself, if nothing is heard until then.
-    pub fn next(&self) -> Option<u64> {
+    pub fn next_deadline(&self) -> Option<u64> {
         let next = |((_, code), track): (&(Subject, Code), &Track)| {
             let (lasting, frequency) = self.rules.of(code);
             track.next(lasting, frequency)
@@ -202,8 +202,8 @@ impl Escalation {
     }
 
     /// Faults that no rule was applied to, because too many are followed already.
-    pub const fn unfollowed(&self) -> u64 {
-        self.unfollowed
+    pub const fn untracked(&self) -> u64 {
+        self.untracked
     }
 
     fn at(&mut self, now: u64) -> u64 {
@@ -217,14 +217,14 @@ impl Escalation {
         subject: Subject,
         code: &Code,
         now: u64,
-        work: impl FnOnce(&mut Track, Option<&Lasting>, Option<&Frequency>) -> T,
+        work: impl FnOnce(&mut Track, Option<&DurationRule>, Option<&FrequencyRule>) -> T,
     ) -> Option<T> {
         if !self.rules.have(code) {
             return None;
         }
         let key = (subject, code.clone());
         if !self.tracks.contains_key(&key) && self.tracks.len() >= MOST && !self.make_room() {
-            self.unfollowed += 1;
+            self.untracked += 1;
             return None;
         }
         let (lasting, frequency) = self.rules.of(code);
@@ -249,14 +249,14 @@ impl Rules {
         self.frequency.contains_key(code) || self.lasting.contains_key(code)
     }
 
-    fn of(&self, code: &Code) -> (Option<&Lasting>, Option<&Frequency>) {
+    fn of(&self, code: &Code) -> (Option<&DurationRule>, Option<&FrequencyRule>) {
         (self.lasting.get(code), self.frequency.get(code))
     }
 }
 
 impl Track {
     /// Makes up for what time alone has changed until `now`.
-    fn settle(&mut self, now: u64, lasting: Option<&Lasting>, frequency: Option<&Frequency>) {
+    fn settle(&mut self, now: u64, lasting: Option<&DurationRule>, frequency: Option<&FrequencyRule>) {
         if let Some(rule) = lasting {
             if let (Some(since), false) = (self.standing, self.lasted) {
                 let until = since.saturating_add(millis(rule.after));
@@ -287,7 +287,7 @@ impl Track {
     }
 
     /// It came at `at`. `true` when that is too often; then counting begins anew.
-    fn count(&mut self, at: u64, frequency: Option<&Frequency>) -> bool {
+    fn count(&mut self, at: u64, frequency: Option<&FrequencyRule>) -> bool {
         let Some(rule) = frequency else { return false };
         self.forget(at, rule);
         self.came.push_back(at);
@@ -303,20 +303,25 @@ impl Track {
         true
     }
 
-    fn forget(&mut self, now: u64, rule: &Frequency) {
+    fn forget(&mut self, now: u64, rule: &FrequencyRule) {
         let begin = now.saturating_sub(millis(rule.window));
         while self.came.front().is_some_and(|&came| came < begin) {
             self.came.pop_front();
         }
     }
 
-    fn raise(&self, lasting: Option<&Lasting>, frequency: Option<&Frequency>) -> Option<Raise> {
-        let lasted = lasting.filter(|_| self.lasted).map(Lasting::raise);
-        let repeated = frequency.filter(|_| self.repeated || self.separated.is_some()).map(Frequency::raise);
+    fn raise(
+        &self,
+        lasting: Option<&DurationRule>,
+        frequency: Option<&FrequencyRule>,
+    ) -> Option<EscalatedLevel> {
+        let lasted = lasting.filter(|_| self.lasted).map(DurationRule::raise);
+        let repeated =
+            frequency.filter(|_| self.repeated || self.separated.is_some()).map(FrequencyRule::raise);
         lasted.into_iter().chain(repeated).max_by_key(|raise| raise.level)
     }
 
-    fn next(&self, lasting: Option<&Lasting>, frequency: Option<&Frequency>) -> Option<u64> {
+    fn next(&self, lasting: Option<&DurationRule>, frequency: Option<&FrequencyRule>) -> Option<u64> {
         let after = |since: u64, time: Duration| since.saturating_add(millis(time)).saturating_add(1);
         let lasts = lasting.and_then(|rule| match (self.standing, self.lasted, self.away) {
             (Some(since), false, _) => Some(after(since, rule.after)),
@@ -336,15 +341,18 @@ impl Track {
     }
 }
 
-impl Frequency {
-    fn raise(&self) -> Raise {
-        Raise { level: self.level, why: Why::Repeated { times: self.times, window: self.window } }
+impl FrequencyRule {
+    fn raise(&self) -> EscalatedLevel {
+        EscalatedLevel {
+            level: self.level,
+            reason: EscalationReason::Repeated { times: self.times, window: self.window },
+        }
     }
 }
 
-impl Lasting {
-    fn raise(&self) -> Raise {
-        Raise { level: self.level, why: Why::Lasted { after: self.after } }
+impl DurationRule {
+    fn raise(&self) -> EscalatedLevel {
+        EscalatedLevel { level: self.level, reason: EscalationReason::Lasted { after: self.after } }
     }
 }
 

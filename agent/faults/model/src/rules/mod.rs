@@ -4,17 +4,17 @@
 //! is down for a second is nothing, one that is down for twenty is a fault, and one that is down again and again is a
 //! device to be looked at.
 
-mod custom;
+mod customization_file;
 mod escalation;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-pub use self::escalation::{Escalation, Raise, Why};
+pub use self::escalation::{EscalatedLevel, EscalationReason, EscalationTracker};
 use crate::code::Code;
+use crate::json::{ParseError, Warning};
 use crate::level::Level;
-use crate::reading::{Broken, Warning};
 
 /// `MinFaultFrequencyTimeWindow` to `MaxFaultFrequencyTimeWindow` of `ascend-device-plugin/pkg/common/constants.go`.
 const WINDOW: RangeInclusive<u64> = 60..=864_000;
@@ -25,7 +25,7 @@ const RECOVER: RangeInclusive<u64> = 0..=86_400;
 
 /// A fault that comes `times` times within `window` is at `level`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Frequency {
+pub struct FrequencyRule {
     times: u32,
     window: Duration,
     level: Level,
@@ -34,7 +34,7 @@ pub struct Frequency {
 
 /// A fault that stands for more than `after` is at `level`, until it is away for more than `recover`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lasting {
+pub struct DurationRule {
     after: Duration,
     recover: Duration,
     level: Level,
@@ -43,8 +43,8 @@ pub struct Lasting {
 /// All rules; none by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules {
-    frequency: BTreeMap<Code, Frequency>,
-    lasting: BTreeMap<Code, Lasting>,
+    frequency: BTreeMap<Code, FrequencyRule>,
+    lasting: BTreeMap<Code, DurationRule>,
 }
 
 /// What is wrong with a rule.
@@ -70,7 +70,7 @@ pub enum RuleError {
     NothingToRelease,
 }
 
-impl Frequency {
+impl FrequencyRule {
     /// A rule: `times` 1 to 100, `window` a minute to ten days. What is [`Level::ManuallySeparateNPU`] stays so for
     /// `release` after the last time that the rule said so, or for ever.
     ///
@@ -97,7 +97,7 @@ impl Frequency {
     }
 }
 
-impl Lasting {
+impl DurationRule {
     /// A rule: `after` up to ten minutes, `recover` up to a day.
     ///
     /// # Errors
@@ -129,19 +129,19 @@ impl Rules {
     /// # Errors
     ///
     /// When it isn't such a file.
-    pub fn from_json(text: &str) -> Result<(Self, Vec<Warning>), Broken> {
-        custom::read(text)
+    pub fn from_json(text: &str) -> Result<(Self, Vec<Warning>), ParseError> {
+        customization_file::read(text)
     }
 
     /// Adds a rule for a code; of two the first counts, and `false` is the answer to the second.
-    pub fn repeats(&mut self, code: Code, rule: Frequency) -> bool {
+    pub fn add_frequency_rule(&mut self, code: Code, rule: FrequencyRule) -> bool {
         let is_new = !self.frequency.contains_key(&code);
         self.frequency.entry(code).or_insert(rule);
         is_new
     }
 
     /// Adds a rule for a code; of two the first counts, and `false` is the answer to the second.
-    pub fn lasts(&mut self, code: Code, rule: Lasting) -> bool {
+    pub fn add_duration_rule(&mut self, code: Code, rule: DurationRule) -> bool {
         let is_new = !self.lasting.contains_key(&code);
         self.lasting.entry(code).or_insert(rule);
         is_new
@@ -151,10 +151,10 @@ impl Rules {
     #[must_use]
     pub fn or(mut self, others: &Self) -> Self {
         for (code, rule) in &others.frequency {
-            self.repeats(code.clone(), *rule);
+            self.add_frequency_rule(code.clone(), *rule);
         }
         for (code, rule) in &others.lasting {
-            self.lasts(code.clone(), *rule);
+            self.add_duration_rule(code.clone(), *rule);
         }
         self
     }
@@ -173,15 +173,16 @@ mod tests {
     fn own_rules_go_before_those_of_others() {
         let code = Code::from_number;
         let lasts = |seconds| {
-            Lasting::new(Duration::from_secs(seconds), Duration::ZERO, Level::SeparateNPU).expect("sound")
+            DurationRule::new(Duration::from_secs(seconds), Duration::ZERO, Level::SeparateNPU)
+                .expect("sound")
         };
-        let repeats = Frequency::new(2, Duration::from_mins(1), Level::SeparateNPU, None).expect("sound");
+        let repeats = FrequencyRule::new(2, Duration::from_mins(1), Level::SeparateNPU, None).expect("sound");
         let (mut own, mut others, mut both) = (Rules::default(), Rules::default(), Rules::default());
-        assert!(own.lasts(code(1), lasts(1)));
-        assert!(others.lasts(code(1), lasts(2)) && others.lasts(code(2), lasts(2)));
-        assert!(others.repeats(code(1), repeats));
-        assert!(both.lasts(code(1), lasts(1)) && both.lasts(code(2), lasts(2)));
-        assert!(both.repeats(code(1), repeats));
+        assert!(own.add_duration_rule(code(1), lasts(1)));
+        assert!(others.add_duration_rule(code(1), lasts(2)) && others.add_duration_rule(code(2), lasts(2)));
+        assert!(others.add_frequency_rule(code(1), repeats));
+        assert!(both.add_duration_rule(code(1), lasts(1)) && both.add_duration_rule(code(2), lasts(2)));
+        assert!(both.add_frequency_rule(code(1), repeats));
         assert_eq!(own.or(&others), both);
     }
 
@@ -189,7 +190,7 @@ mod tests {
     fn only_what_is_separated_by_hand_is_released() {
         let minute = Duration::from_mins(1);
         assert_eq!(
-            Frequency::new(1, minute, Level::SeparateNPU, Some(minute)),
+            FrequencyRule::new(1, minute, Level::SeparateNPU, Some(minute)),
             Err(RuleError::NothingToRelease)
         );
     }

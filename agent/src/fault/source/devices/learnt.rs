@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use swansong_fault_model::{CARD_DROP, Code, DriverFault, Seen, Severity, Standing, Subject};
+use swansong_fault_model::{ActiveFault, CARD_DROP, Code, DriverFault, Severity, SourceUpdate, Subject};
 
 use super::look::{Facts, There, Thing};
 
@@ -41,7 +41,7 @@ impl Learnt {
     }
 
     /// What is new. `at` is when, in milliseconds since 1970.
-    pub(super) fn judge(&mut self, facts: Result<Facts, String>, at: u64) -> Vec<Seen> {
+    pub(super) fn judge(&mut self, facts: Result<Facts, String>, at: u64) -> Vec<SourceUpdate> {
         let facts = match facts {
             Ok(facts) => facts,
             Err(why) => {
@@ -53,7 +53,7 @@ impl Learnt {
         self.learn(&facts);
         let npus: Vec<Thing> =
             self.there.iter().copied().filter(|thing| matches!(thing, Thing::Npu(_))).collect();
-        let mut seen: Vec<Seen> = npus
+        let mut seen: Vec<SourceUpdate> = npus
             .into_iter()
             .filter_map(|thing| match facts.things.get(&thing) {
                 Some(There::Unknown(why)) => self.blind(thing.subject(), why),
@@ -90,12 +90,12 @@ impl Learnt {
         }
     }
 
-    fn blind(&mut self, subject: Subject, why: &str) -> Option<Seen> {
+    fn blind(&mut self, subject: Subject, why: &str) -> Option<SourceUpdate> {
         let before = self.said.insert(subject, Said::Blind);
-        (before != Some(Said::Blind)).then(|| Seen::Blind { subject, why: why.to_owned() })
+        (before != Some(Said::Blind)).then(|| SourceUpdate::Unavailable { subject, reason: why.to_owned() })
     }
 
-    fn all(&mut self, subject: Subject, at: u64) -> Option<Seen> {
+    fn all(&mut self, subject: Subject, at: u64) -> Option<SourceUpdate> {
         let gone: Vec<(Thing, String)> = self
             .gone
             .iter()
@@ -108,7 +108,7 @@ impl Learnt {
         }
         self.said.insert(subject, said);
         let standing = gone.into_iter().map(|(thing, why)| thing.standing(why)).collect();
-        Some(Seen::All { subject, standing, at })
+        Some(SourceUpdate::Snapshot { subject, faults: standing, at })
     }
 }
 
@@ -139,12 +139,12 @@ impl Thing {
     }
 
     /// That it has gone.
-    fn standing(self, why: String) -> Standing {
+    fn standing(self, why: String) -> ActiveFault {
         let code = match self {
             Self::Npu(_) => Code::from(CARD_DROP),
             Self::Driver(fault) => fault.code(),
         };
-        Standing { code, severity: Some(Severity::Critical), name: Some(why) }
+        ActiveFault { code, severity: Some(Severity::Critical), name: Some(why) }
     }
 }
 
@@ -169,11 +169,13 @@ mod tests {
     }
 
     /// What was said, short: a subject, and how many faults stand there or `None` for blindness.
-    fn said(seen: Vec<Seen>) -> Vec<(String, Option<usize>)> {
+    fn said(seen: Vec<SourceUpdate>) -> Vec<(String, Option<usize>)> {
         let short = |seen| match seen {
-            Seen::All { subject, standing, .. } => (subject.to_string(), Some(standing.len())),
-            Seen::Blind { subject, .. } => (subject.to_string(), None),
-            Seen::Event(event) => panic!("{event:?}"),
+            SourceUpdate::Snapshot { subject, faults: standing, .. } => {
+                (subject.to_string(), Some(standing.len()))
+            }
+            SourceUpdate::Unavailable { subject, .. } => (subject.to_string(), None),
+            SourceUpdate::Event(event) => panic!("{event:?}"),
         };
         seen.into_iter().map(short).collect()
     }
@@ -189,11 +191,13 @@ mod tests {
         assert_eq!(said(learnt.judge(both.clone(), 1)), [well("npu0"), well("node")]);
         assert_eq!(learnt.judge(both.clone(), 2), [], "nothing new");
         let gone = learnt.judge(facts(&[(MANAGER, There::Yes)]), 3);
-        let [Seen::All { subject: Subject::Npu(0), standing, at: 3 }] = &gone[..] else { panic!("{gone:?}") };
+        let [SourceUpdate::Snapshot { subject: Subject::Npu(0), faults: standing, at: 3 }] = &gone[..] else {
+            panic!("{gone:?}")
+        };
         assert_eq!((standing[0].code.as_str(), standing[0].severity), ("40F84E00", Some(Severity::Critical)));
         assert_eq!(said(learnt.judge(both, 4)), [well("npu0")]);
         let manager = learnt.judge(facts(&[(Thing::Npu(0), There::Yes), (MANAGER, no())]), 5);
-        let [Seen::All { subject: Subject::Node, standing, .. }] = &manager[..] else {
+        let [SourceUpdate::Snapshot { subject: Subject::Node, faults: standing, .. }] = &manager[..] else {
             panic!("{manager:?}")
         };
         assert_eq!(standing[0].code.as_str(), "120011101");

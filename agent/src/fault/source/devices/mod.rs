@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use swansong_fault_model::{Code, Seen, Subject};
+use swansong_fault_model::{Code, SourceUpdate, Subject};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tracing::warn;
@@ -76,7 +76,7 @@ impl DeviceNodes {
 
 /// What came of a look.
 struct Round {
-    seen: Vec<Seen>,
+    seen: Vec<SourceUpdate>,
     /// Why nothing could be seen.
     blind: Option<String>,
     /// Why no change will be heard of.

@@ -4,26 +4,28 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{Frequency, Lasting, RuleError, Rules};
+use super::{DurationRule, FrequencyRule, RuleError, Rules};
 use crate::code::Code;
+use crate::json::{self, ParseError, Warning, Warnings};
 use crate::level::Level;
-use crate::reading::{self, Broken, Warning, Warnings};
 
 const FREQUENCY: &str = "FaultFrequency";
 const DURATION: &str = "FaultDuration";
 /// How the device plugin resets devices, which is its own business.
 const GRACE: &str = "GraceTolerance";
 
-pub(super) fn read(text: &str) -> Result<(Rules, Vec<Warning>), Broken> {
+pub(super) fn read(text: &str) -> Result<(Rules, Vec<Warning>), ParseError> {
     let mut warnings = Warnings::default();
     let mut rules = Rules::default();
-    for (name, value) in reading::object(text)? {
+    for (name, value) in json::object(text)? {
         if name.eq_ignore_ascii_case(FREQUENCY) {
-            each(FREQUENCY, &value, &mut warnings, frequency, |code, rule| rules.repeats(code, rule))?;
+            each(FREQUENCY, &value, &mut warnings, frequency, |code, rule| {
+                rules.add_frequency_rule(code, rule)
+            })?;
         } else if name.eq_ignore_ascii_case(DURATION) {
-            each(DURATION, &value, &mut warnings, lasting, |code, rule| rules.lasts(code, rule))?;
+            each(DURATION, &value, &mut warnings, lasting, |code, rule| rules.add_duration_rule(code, rule))?;
         } else if !name.eq_ignore_ascii_case(GRACE) {
-            warnings.push(Warning::UnknownKey { key: reading::excerpt(&name) });
+            warnings.push(Warning::UnknownKey { key: json::excerpt(&name) });
         }
     }
     Ok((rules, warnings.into_vec()))
@@ -40,10 +42,10 @@ fn each<R: Copy>(
     key: &str,
     value: &Value,
     warnings: &mut Warnings,
-    read: impl Fn(&Entry<'_>, Level) -> Result<Result<R, RuleError>, Broken>,
+    read: impl Fn(&Entry<'_>, Level) -> Result<Result<R, RuleError>, ParseError>,
     mut add: impl FnMut(Code, R) -> bool,
-) -> Result<(), Broken> {
-    let wrong = |key: String| Broken::Shape { key, shape: "a list of objects" };
+) -> Result<(), ParseError> {
+    let wrong = |key: String| ParseError::WrongType { key, shape: "a list of objects" };
     let entries = match value {
         Value::Null => return Ok(()),
         Value::Array(entries) => entries,
@@ -54,7 +56,7 @@ fn each<R: Copy>(
         let Value::Object(members) = entry else { return Err(wrong(key)) };
         let entry = Entry { key, members };
         let codes = match entry.get("EventId") {
-            Some(list) => reading::codes(&format!("{}.EventId", entry.key), list, warnings)?,
+            Some(list) => json::codes(&format!("{}.EventId", entry.key), list, warnings)?,
             None => Vec::new(),
         };
         let name = entry.text("FaultHandling")?;
@@ -62,18 +64,18 @@ fn each<R: Copy>(
         let rule = match Level::from_name(name) {
             Some(level) => read(&entry, level)?.map_err(|error| error.to_string()),
             None => read(&entry, Level::NotHandleFault)
-                .map(|_| Err(format!("FaultHandling `{}` is no level", reading::excerpt(name))))?,
+                .map(|_| Err(format!("FaultHandling `{}` is no level", json::excerpt(name))))?,
         };
         match rule {
-            Err(problem) => warnings.push(Warning::Rule { key: entry.key, problem }),
+            Err(problem) => warnings.push(Warning::InvalidRule { key: entry.key, problem }),
             Ok(_) if codes.is_empty() => {
                 let problem = "EventId lists no code".to_owned();
-                warnings.push(Warning::Rule { key: entry.key, problem });
+                warnings.push(Warning::InvalidRule { key: entry.key, problem });
             }
             Ok(rule) => {
                 for code in codes {
                     if !add(code.clone(), rule) {
-                        warnings.push(Warning::SecondRule { key: entry.key.clone(), code });
+                        warnings.push(Warning::DuplicateRule { key: entry.key.clone(), code });
                     }
                 }
             }
@@ -82,17 +84,17 @@ fn each<R: Copy>(
     Ok(())
 }
 
-fn frequency(entry: &Entry<'_>, level: Level) -> Result<Result<Frequency, RuleError>, Broken> {
+fn frequency(entry: &Entry<'_>, level: Level) -> Result<Result<FrequencyRule, RuleError>, ParseError> {
     let times = entry.number("Times")?.unwrap_or(0);
     let window = entry.seconds("TimeWindow")?.unwrap_or_default();
     let release = entry.seconds("ReleaseTimeWindow")?.filter(|_| level == Level::ManuallySeparateNPU);
-    Ok(Frequency::new(times, window, level, release))
+    Ok(FrequencyRule::new(times, window, level, release))
 }
 
-fn lasting(entry: &Entry<'_>, level: Level) -> Result<Result<Lasting, RuleError>, Broken> {
+fn lasting(entry: &Entry<'_>, level: Level) -> Result<Result<DurationRule, RuleError>, ParseError> {
     let after = entry.seconds("FaultTimeout")?.unwrap_or_default();
     let recover = entry.seconds("RecoverTimeout")?.unwrap_or_default();
-    Ok(Lasting::new(after, recover, level))
+    Ok(DurationRule::new(after, recover, level))
 }
 
 impl Entry<'_> {
@@ -101,7 +103,7 @@ impl Entry<'_> {
         found.map(|(_, value)| value).filter(|value| !value.is_null())
     }
 
-    fn text(&self, name: &str) -> Result<&str, Broken> {
+    fn text(&self, name: &str) -> Result<&str, ParseError> {
         match self.get(name) {
             None => Ok(""),
             Some(Value::String(text)) => Ok(text),
@@ -110,7 +112,7 @@ impl Entry<'_> {
     }
 
     /// A negative number is out of every limit, and so is the largest.
-    fn number(&self, name: &str) -> Result<Option<u64>, Broken> {
+    fn number(&self, name: &str) -> Result<Option<u64>, ParseError> {
         match self.get(name) {
             None => Ok(None),
             Some(value) if value.is_i64() || value.is_u64() => Ok(Some(value.as_u64().unwrap_or(u64::MAX))),
@@ -118,12 +120,12 @@ impl Entry<'_> {
         }
     }
 
-    fn seconds(&self, name: &str) -> Result<Option<Duration>, Broken> {
+    fn seconds(&self, name: &str) -> Result<Option<Duration>, ParseError> {
         Ok(self.number(name)?.map(Duration::from_secs))
     }
 
-    fn shape(&self, name: &str, shape: &'static str) -> Broken {
-        Broken::Shape { key: format!("{}.{name}", self.key), shape }
+    fn shape(&self, name: &str, shape: &'static str) -> ParseError {
+        ParseError::WrongType { key: format!("{}.{name}", self.key), shape }
     }
 }
 
@@ -155,13 +157,20 @@ mod tests {
         let (rules, warnings) = Rules::from_json(SHIPPED).expect("sound");
         assert_eq!(warnings, []);
         let day = Duration::from_hours(24);
-        let twice = Frequency::new(2, day, Level::ManuallySeparateNPU, None).expect("sound");
-        let five = Frequency::new(5, day, Level::ManuallySeparateNPU, Some(day * 2)).expect("sound");
-        let lasting = Lasting::new(Duration::from_secs(20), Duration::from_mins(1), Level::PreSeparateNPU)
-            .expect("sound");
+        let twice = FrequencyRule::new(2, day, Level::ManuallySeparateNPU, None).expect("sound");
+        let five = FrequencyRule::new(5, day, Level::ManuallySeparateNPU, Some(day * 2)).expect("sound");
+        let lasting =
+            DurationRule::new(Duration::from_secs(20), Duration::from_mins(1), Level::PreSeparateNPU)
+                .expect("sound");
         let mut expected = Rules::default();
-        assert!(expected.repeats(code("80C98000"), twice) && expected.repeats(code("80b78000"), twice));
-        assert!(expected.repeats(code("81078603"), five) && expected.lasts(code("81078603"), lasting));
+        assert!(
+            expected.add_frequency_rule(code("80C98000"), twice)
+                && expected.add_frequency_rule(code("80b78000"), twice)
+        );
+        assert!(
+            expected.add_frequency_rule(code("81078603"), five)
+                && expected.add_duration_rule(code("81078603"), lasting)
+        );
         assert_eq!(rules, expected);
     }
 
@@ -242,8 +251,8 @@ mod tests {
         assert_eq!(
             warnings,
             [
-                Warning::NotACode { key: "FaultDuration[0].EventId".to_owned(), text: "x".to_owned() },
-                Warning::SecondRule { key: "FaultDuration[1]".to_owned(), code: code("1") },
+                Warning::InvalidCode { key: "FaultDuration[0].EventId".to_owned(), text: "x".to_owned() },
+                Warning::DuplicateRule { key: "FaultDuration[1]".to_owned(), code: code("1") },
                 Warning::UnknownKey { key: "x".to_owned() },
             ]
         );

@@ -1,4 +1,4 @@
-//! What a source sees.
+//! What a source reports.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
 
-/// What a fault is about.
+/// The node or the device that has a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Subject {
@@ -17,88 +17,87 @@ pub enum Subject {
     Npu(u32),
 }
 
-/// How bad the driver calls it; `severity` of `dcmi_dms_fault_event`.
+/// The driver's severity of a fault: `severity` of `dcmi_dms_fault_event`, from 0 to 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "the driver documents them no further")]
 pub enum Severity {
-    /// 0.
     Suggestion,
-    /// 1.
     Minor,
-    /// 2.
     Major,
-    /// 3.
     Critical,
 }
 
-/// Whether it came, went, or merely happened; `assertion` of `dcmi_dms_fault_event`.
+/// The kind of an event: `assertion` of `dcmi_dms_fault_event`, from 0 to 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Assertion {
-    /// 0.
+    /// The fault ended.
     Recover,
-    /// 1.
+    /// The fault began.
     Occur,
-    /// 2: a notice that nothing takes back.
+    /// A notice: something happened that has no end.
     Once,
 }
 
-/// Something happened.
+/// An event that a source observed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Event {
-    /// To what.
+pub struct FaultEvent {
+    /// The affected node or device.
     pub subject: Subject,
-    /// What.
+    /// The fault code.
     pub code: Code,
-    /// How bad, if the source knows.
+    /// The severity, if the source knows it.
     pub severity: Option<Severity>,
-    /// Whether it came or went.
+    /// Whether the fault began, ended or is a notice.
     pub assertion: Assertion,
-    /// The source's own name of it, if it has one; printable, one line.
+    /// The source's name of the fault, if it has one: one printable line.
     pub name: Option<String>,
-    /// When it was noticed by this host's clock, milliseconds since 1970.
+    /// When the source observed it by this host's clock, in milliseconds since 1970.
     pub at: u64,
 }
 
-/// One of the faults that stand.
+/// A fault that is active in a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Standing {
-    /// What.
+pub struct ActiveFault {
+    /// The fault code.
     pub code: Code,
-    /// How bad, if the source knows.
+    /// The severity, if the source knows it.
     pub severity: Option<Severity>,
-    /// The source's own name of it.
+    /// The source's name of the fault, if it has one: one printable line.
     pub name: Option<String>,
 }
 
-/// What a source says. A source that is another process writes it as JSON, which is internal to one version.
+/// What a source reports about a subject. A source in a process of its own writes it as JSON; that form is internal to
+/// one version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Seen {
-    /// Something happened.
-    Event(Event),
-    /// Everything that stands at `subject` as this source sees it; what it told before and isn't here is over.
-    All {
-        /// At what.
+pub enum SourceUpdate {
+    /// An event.
+    Event(FaultEvent),
+    /// All faults that are active at `subject`. A fault that this source reported earlier and that is missing here has
+    /// ended.
+    Snapshot {
+        /// The node or device that was inspected.
         subject: Subject,
-        /// All that stands; empty when all is well.
-        standing: Vec<Standing>,
-        /// When, milliseconds since 1970.
+        /// The active faults; empty for a healthy subject.
+        faults: Vec<ActiveFault>,
+        /// When it was inspected by this host's clock, in milliseconds since 1970.
         at: u64,
     },
-    /// The source can't see `subject` now: what it knew stays.
-    Blind {
-        /// What it can't see.
+    /// The source can't inspect `subject` now. Faults that it reported earlier remain active.
+    Unavailable {
+        /// The node or device that can't be inspected.
         subject: Subject,
-        /// Why.
-        why: String,
+        /// Why it can't.
+        reason: String,
     },
 }
 
 impl Severity {
-    /// From the driver's number.
+    /// The severity with the driver's number.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             0 => Some(Self::Suggestion),
@@ -109,7 +108,7 @@ impl Severity {
         }
     }
 
-    /// A word.
+    /// The name in lower case.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Suggestion => "suggestion",
@@ -121,7 +120,7 @@ impl Severity {
 }
 
 impl Assertion {
-    /// From the driver's number.
+    /// The assertion with the driver's number.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             0 => Some(Self::Recover),
@@ -149,7 +148,7 @@ impl FromStr for Subject {
         if text == "node" {
             Ok(Self::Node)
         } else {
-            id().map(Self::Npu).ok_or_else(|| format!("`{text}` is no subject"))
+            id().map(Self::Npu).ok_or_else(|| format!("`{text}` is neither `node` nor `npuN`"))
         }
     }
 }
@@ -173,9 +172,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_comes_back_as_it_was_written() {
-        let standing = Standing { code: Code::from(0x40F8_4E00), severity: None, name: None };
-        let event = Event {
+    fn json_round_trip() {
+        let fault = ActiveFault { code: Code::from(0x40F8_4E00), severity: None, name: None };
+        let event = FaultEvent {
             subject: Subject::Node,
             code: "020001002".parse().expect("a code"),
             severity: Some(Severity::Major),
@@ -183,23 +182,23 @@ mod tests {
             name: Some("node type=NPU".to_owned()),
             at: u64::MAX,
         };
-        for (seen, text) in [
+        for (update, text) in [
             (
-                Seen::Event(event),
+                SourceUpdate::Event(event),
                 r#"{"event":{"subject":"node","code":"020001002","severity":"major","assertion":"once","name":"node type=NPU","at":18446744073709551615}}"#,
             ),
             (
-                Seen::All { subject: Subject::Npu(15), standing: vec![standing], at: 0 },
-                r#"{"all":{"subject":"npu15","standing":[{"code":"40F84E00","severity":null,"name":null}],"at":0}}"#,
+                SourceUpdate::Snapshot { subject: Subject::Npu(15), faults: vec![fault], at: 0 },
+                r#"{"snapshot":{"subject":"npu15","faults":[{"code":"40F84E00","severity":null,"name":null}],"at":0}}"#,
             ),
             (
-                Seen::Blind { subject: Subject::Npu(0), why: "gone".to_owned() },
-                r#"{"blind":{"subject":"npu0","why":"gone"}}"#,
+                SourceUpdate::Unavailable { subject: Subject::Npu(0), reason: "gone".to_owned() },
+                r#"{"unavailable":{"subject":"npu0","reason":"gone"}}"#,
             ),
         ] {
-            let written = serde_json::to_string(&seen).expect("written");
+            let written = serde_json::to_string(&update).expect("written");
             assert_eq!(written, text);
-            assert_eq!(serde_json::from_str::<Seen>(&written).expect("read"), seen);
+            assert_eq!(serde_json::from_str::<SourceUpdate>(&written).expect("read"), update);
         }
     }
 }

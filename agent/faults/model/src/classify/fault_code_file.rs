@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{Classifier, NETWORK_CODES};
 use crate::code::Code;
+use crate::json::{self, ParseError, Warning, Warnings};
 use crate::level::Level;
-use crate::reading::{self, Broken, Warning, Warnings};
 
 /// What a key lists.
 #[derive(Clone, Copy)]
@@ -34,20 +34,20 @@ const KEYS: [(&str, Level, Kind); 12] = [
     ("SubHealthFaultNetworkCodes", Level::SubHealthFault, Kind::Network),
 ];
 
-pub(super) fn read(text: &str) -> Result<(Classifier, Vec<Warning>), Broken> {
+pub(super) fn read(text: &str) -> Result<(Classifier, Vec<Warning>), ParseError> {
     let mut warnings = Warnings::default();
     // Go takes a key in any case, and of two the last.
     let mut lists = [const { None }; KEYS.len()];
-    for (name, value) in reading::object(text)? {
+    for (name, value) in json::object(text)? {
         match KEYS.iter().position(|(key, ..)| key.eq_ignore_ascii_case(&name)) {
             Some(place) => lists[place] = Some(value),
-            None => warnings.push(Warning::UnknownKey { key: reading::excerpt(&name) }),
+            None => warnings.push(Warning::UnknownKey { key: json::excerpt(&name) }),
         }
     }
     let mut classifier = Classifier { chip: BTreeMap::new(), network: BTreeMap::new() };
     for ((key, level, kind), list) in KEYS.into_iter().zip(lists) {
         let Some(list) = list else { continue };
-        for code in reading::codes(key, &list, &mut warnings)? {
+        for code in json::codes(key, &list, &mut warnings)? {
             classifier.add(key, level, kind, code, &mut warnings);
         }
     }
@@ -62,19 +62,19 @@ impl Classifier {
         match (NETWORK_CODES.contains(&code.number()), kind) {
             (true, Kind::ChipOnly) => {
                 put(&mut self.network, &code, Level::NotHandleFault, warnings);
-                warnings.push(Warning::NotForNetworks { key, code });
+                warnings.push(Warning::LevelNotForNetwork { key, code });
             }
             (true, Kind::Chip | Kind::Network) => put(&mut self.network, &code, level, warnings),
             (false, Kind::Chip | Kind::ChipOnly) => put(&mut self.chip, &code, level, warnings),
-            (false, Kind::Network) => warnings.push(Warning::OnlyForNetworks { key, code }),
+            (false, Kind::Network) => warnings.push(Warning::NotNetworkFault { key, code }),
         }
     }
 }
 
-/// Of two levels of a code the graver one stays.
+/// Of two levels of a code the higher one stays.
 fn put(levels: &mut BTreeMap<u64, Level>, code: &Code, level: Level, warnings: &mut Warnings) {
     let Some(known) = levels.insert(code.number(), level).filter(|known| *known != level) else { return };
-    let (milder, graver) = (known.min(level), known.max(level));
-    levels.insert(code.number(), graver);
-    warnings.push(Warning::TwoLevels { code: code.clone(), milder, graver });
+    let (lower, higher) = (known.min(level), known.max(level));
+    levels.insert(code.number(), higher);
+    warnings.push(Warning::ConflictingLevels { code: code.clone(), lower, higher });
 }

@@ -16,7 +16,7 @@ const LONGEST_EXCERPT: usize = 40;
 
 /// A file that can't be used at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum ParseError {
     /// More than a ConfigMap holds.
     #[error("it has {0} bytes, and 1 MiB is the most; is it the right file?")]
     TooLarge(usize),
@@ -25,7 +25,7 @@ pub enum Broken {
     NotAnObject(String),
     /// A known key with a value of another shape. MindCluster refuses the whole file for it.
     #[error("`{key}` must be {shape}")]
-    Shape {
+    WrongType {
         /// Which.
         key: String,
         /// What it has to be.
@@ -44,7 +44,7 @@ pub enum Warning {
     },
     /// A text that is no code.
     #[error("`{key}`: `{text}` is no fault code and has no effect; write hexadecimal digits, as in 80E01801")]
-    NotACode {
+    InvalidCode {
         /// Where.
         key: String,
         /// What is there.
@@ -55,7 +55,7 @@ pub enum Warning {
         "`{key}`: {code} is a network fault, which can't be at that level; it is {} instead",
         Level::NotHandleFault
     )]
-    NotForNetworks {
+    LevelNotForNetwork {
         /// Where.
         key: &'static str,
         /// Which.
@@ -66,28 +66,28 @@ pub enum Warning {
         "`{key}`: {code} is no network fault, so it has no effect there; the network faults are {}",
         network_codes()
     )]
-    OnlyForNetworks {
+    NotNetworkFault {
         /// Where.
         key: &'static str,
         /// Which.
         code: Code,
     },
     /// A code at two levels.
-    #[error("{code} is both {milder} and {graver}; the graver one counts")]
-    TwoLevels {
+    #[error("{code} is both {lower} and {higher}; the higher one counts")]
+    ConflictingLevels {
         /// Which.
         code: Code,
         /// The level that it doesn't have.
-        milder: Level,
+        lower: Level,
         /// The level that it has.
-        graver: Level,
+        higher: Level,
     },
     /// A file that lists no code.
     #[error("it lists no code, so every code is classified by its severity")]
     Empty,
     /// A rule out of MindCluster's limits, which has no effect there either.
     #[error("`{key}`: {problem}; the rule has no effect")]
-    Rule {
+    InvalidRule {
         /// Which.
         key: String,
         /// What is wrong with it.
@@ -95,7 +95,7 @@ pub enum Warning {
     },
     /// A second rule of the same kind for a code.
     #[error("`{key}`: {code} has a rule already; the first one counts")]
-    SecondRule {
+    DuplicateRule {
         /// Where.
         key: String,
         /// Which.
@@ -103,7 +103,7 @@ pub enum Warning {
     },
     /// Those that aren't told one by one.
     #[error("and {0} more")]
-    More(usize),
+    Omitted(usize),
 }
 
 fn network_codes() -> String {
@@ -128,7 +128,7 @@ impl Warnings {
 
     pub(crate) fn into_vec(mut self) -> Vec<Warning> {
         if self.more > 0 {
-            self.told.push(Warning::More(self.more));
+            self.told.push(Warning::Omitted(self.more));
         }
         self.told
     }
@@ -152,17 +152,17 @@ pub(crate) fn problem(error: &serde_json::Error) -> String {
 }
 
 /// The members of a JSON object; of a key that is there twice, the last value, as Go reads it.
-pub(crate) fn object(text: &str) -> Result<Map<String, Value>, Broken> {
+pub(crate) fn object(text: &str) -> Result<Map<String, Value>, ParseError> {
     if text.len() > LARGEST {
-        return Err(Broken::TooLarge(text.len()));
+        return Err(ParseError::TooLarge(text.len()));
     }
-    serde_json::from_str(text).map_err(|error| Broken::NotAnObject(problem(&error)))
+    serde_json::from_str(text).map_err(|error| ParseError::NotAnObject(problem(&error)))
 }
 
 /// The codes of a list, with those that aren't codes told. MindCluster reads texts only, and leaves out what it can't
 /// read as a number.
-pub(crate) fn codes(key: &str, value: &Value, warnings: &mut Warnings) -> Result<Vec<Code>, Broken> {
-    let wrong = || Broken::Shape { key: key.to_owned(), shape: "a list of texts, as [\"80E01801\"]" };
+pub(crate) fn codes(key: &str, value: &Value, warnings: &mut Warnings) -> Result<Vec<Code>, ParseError> {
+    let wrong = || ParseError::WrongType { key: key.to_owned(), shape: "a list of texts, as [\"80E01801\"]" };
     let list = match value {
         Value::Null => return Ok(Vec::new()),
         Value::Array(list) => list,
@@ -173,7 +173,7 @@ pub(crate) fn codes(key: &str, value: &Value, warnings: &mut Warnings) -> Result
         let text = element.as_str().ok_or_else(wrong)?;
         match text.parse() {
             Ok(code) => codes.push(code),
-            Err(_) => warnings.push(Warning::NotACode { key: key.to_owned(), text: excerpt(text) }),
+            Err(_) => warnings.push(Warning::InvalidCode { key: key.to_owned(), text: excerpt(text) }),
         }
     }
     Ok(codes)
