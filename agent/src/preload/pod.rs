@@ -197,7 +197,7 @@ struct Status<'a> {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use swansong_inject::record::{ContainerRecord, PreloadRecord, Record};
+    use swansong_api::record::{ContainerRecord, PreloadRecord, Record};
 
     use super::*;
 

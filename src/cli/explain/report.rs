@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use swansong::manifest::objects::Object;
+use swansong_api::annotations::INJECTED;
 use swansong_inject::reason::Reason;
-use swansong_inject::record;
 use swansong_inject::report::{ActionKind, Outcome, TemplateReport};
 use swansong_inject::workload::WorkloadKind;
 
@@ -138,7 +138,7 @@ fn job_actions(object: &Object<'_>, outcome: &Outcome) -> Vec<JobAction> {
             (None, serde_json::Value::Object(members)) => (inside, members.into_iter().collect()),
             (None, _) => continue,
         };
-        for (key, value) in members.into_iter().filter(|(key, _)| key != record::ANNOTATION) {
+        for (key, value) in members.into_iter().filter(|(key, _)| key != INJECTED) {
             let there = object.metadata(map).is_some_and(|map| map.get(&key).is_some());
             actions.push(JobAction {
                 field: format!("{map}.{key}"),

@@ -11,8 +11,8 @@ use anyhow::{Context, anyhow};
 use arc_swap::ArcSwap;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ListParams};
+use swansong_api::labels::DUMP_READY;
 use swansong_inject::policy::NodeReadiness;
-use swansong_inject::view::DUMP_READY_LABEL;
 use swansong_webhook::config::Config;
 use swansong_webhook::ready_nodes::{LastSeen, ReadyNodes};
 use tokio::time::{sleep, timeout};
@@ -64,7 +64,7 @@ impl Looking {
         };
         // A cordoned node takes no pod, however ready it is.
         let one = ListParams::default()
-            .labels(&format!("{DUMP_READY_LABEL}=true"))
+            .labels(&format!("{DUMP_READY}=true"))
             .fields("spec.unschedulable=false")
             .limit(1);
         let nodes: Api<Node> = Api::all(client);
@@ -87,11 +87,11 @@ impl Looking {
                 let before = self.seen.set(now);
                 if before != now && now == ReadyNodes::None {
                     warn!(
-                        label = DUMP_READY_LABEL,
+                        label = DUMP_READY,
                         "no node is ready to dump and takes pods; pods that require one stay Pending"
                     );
                 } else if before != now {
-                    info!(label = DUMP_READY_LABEL, "there are nodes that are ready to dump");
+                    info!(label = DUMP_READY, "there are nodes that are ready to dump");
                 }
             }
             Err(error) => {

@@ -3,9 +3,9 @@
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::ResourceExt;
+use swansong_api::strategy::Strategies;
 use swansong_clusterd::reset_config::{State, state};
 use swansong_inject::policy::{LIBMSPTI, LIBTASKD};
-use swansong_inject::strategy::Strategies;
 
 use crate::told::Told;
 

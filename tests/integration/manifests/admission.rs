@@ -80,6 +80,6 @@ fn match_conditions_know_every_trigger_of_the_default_configuration() {
     }
     for webhook in rendered.webhooks() {
         let conditions = webhook["matchConditions"].to_string();
-        assert!(conditions.contains(swansong_inject::strategy::ANNOTATION), "{}", webhook["name"]);
+        assert!(conditions.contains(swansong_api::annotations::RECOVER_STRATEGY), "{}", webhook["name"]);
     }
 }

@@ -13,10 +13,11 @@ mod outbox;
 use std::str;
 
 use serde_json::Value;
+use swansong_api::preload::entries;
+use swansong_api::strategy::Strategies;
 use swansong_inject::policy::PreloadOrder;
-use swansong_inject::preload::{join, tokens};
+use swansong_inject::preload::join;
 use swansong_inject::reason::Reason;
-use swansong_inject::strategy::Strategies;
 use swansong_webhook::config::Config;
 use swansong_webhook::ready_nodes::ReadyNodes;
 use swansong_webhook::review::{self, Verdict};
@@ -93,10 +94,10 @@ pub fn preload(input: &[u8]) {
     for order in [PreloadOrder::First, PreloadOrder::Last] {
         let Some(joined) = join(&OURS, value, order) else { continue };
         let own = |value| -> Vec<String> {
-            tokens(value).filter(|token| !OURS.contains(token)).map(str::to_owned).collect()
+            entries(value).filter(|token| !OURS.contains(token)).map(str::to_owned).collect()
         };
         assert_eq!(own(value), own(&joined));
-        assert_eq!(tokens(&joined).filter(|token| OURS.contains(token)).count(), OURS.len());
+        assert_eq!(entries(&joined).filter(|token| OURS.contains(token)).count(), OURS.len());
         assert_eq!(join(&OURS, &joined, order), None);
     }
 }

@@ -1,1 +1,11 @@
-//! Names and records that the webhook, the agent, the reset-config controller and the command line share.
+//! The contract between webhook, node agent, reset-config controller and command line: names of labels, annotations,
+//! conditions, taints and environment variables, the `recover-strategy` list, and the record of an injection.
+
+pub mod annotations;
+pub mod env;
+pub mod labels;
+pub mod node;
+pub mod ports;
+pub mod preload;
+pub mod record;
+pub mod strategy;

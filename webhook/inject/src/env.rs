@@ -1,21 +1,19 @@
 //! The environment of one container.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use swansong_api::env::{
+    LD_PRELOAD, LOCAL_PROXY_ENABLE, ORIGINAL_LD_PRELOAD, POD_IP, TASKD_PROCESS_ENABLE, TTP_PORT,
+};
+use swansong_api::preload::entries;
+use swansong_api::record::{ContainerRecord, OriginalPreload, PreloadRecord};
 
 use super::Site;
 use super::operation::Operation;
 use super::preload;
-use super::record::{ContainerRecord, FormerPreload, PreloadRecord};
 use super::report::{Action, ActionKind};
 use super::view::{Container, EnvVar, Slot};
 use crate::policy::{NamedPort, Policy, PreloadValueFrom};
 use crate::reason::Reason;
-
-/// Where an `LD_PRELOAD` with a valueFrom is kept, so that the new entry can refer to it.
-pub(super) const ORIGINAL_PRELOAD: &str = "SWANSONG_ORIGINAL_LD_PRELOAD";
-
-/// The environment variable with the port of MindIO's controller.
-pub(super) const TTP_PORT: &str = "TTP_PORT";
 
 /// The libraries to preload into one container; `None` leaves `LD_PRELOAD` alone.
 pub(super) type Libraries<'p> = Option<Vec<&'p str>>;
@@ -101,7 +99,7 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
             Some(libraries) => self.preload(libraries),
             None => self.site.act(Action::skipped("env.LD_PRELOAD", Reason::PreloadOptedOut)),
         }
-        if self.container.env_value("LOCAL_PROXY_ENABLE") == Some("on") {
+        if self.container.env_value(LOCAL_PROXY_ENABLE) == Some("on") {
             self.site.act(Action::kept("env.LOCAL_PROXY_ENABLE", Some("on".to_owned()), Reason::LocalProxy));
         }
         self.emit();
@@ -109,9 +107,9 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
 
     fn pod_ip(&mut self) {
         const FIELD_PATH: &str = "status.podIP";
-        let Some((_, entry)) = self.container.last_env("POD_IP") else {
+        let Some((_, entry)) = self.container.last_env(POD_IP) else {
             self.site.act(Action::added("env.POD_IP", FIELD_PATH));
-            self.add("POD_IP", NewValue::FieldPath(FIELD_PATH), 0);
+            self.add(POD_IP, NewValue::FieldPath(FIELD_PATH), 0);
             return;
         };
         if entry.value_from.present().is_none() && entry.value.present().is_none_or(|value| value.is_empty())
@@ -162,8 +160,11 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
     }
 
     fn taskd_process_enable(&mut self) {
-        const NAME: &str = "TASKD_PROCESS_ENABLE";
-        if self.container.env_value(NAME).is_some_and(|value| value.eq_ignore_ascii_case("off")) {
+        if self
+            .container
+            .env_value(TASKD_PROCESS_ENABLE)
+            .is_some_and(|value| value.eq_ignore_ascii_case("off"))
+        {
             self.site.act(Action::kept(
                 "env.TASKD_PROCESS_ENABLE",
                 Some("off".to_owned()),
@@ -175,7 +176,7 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
                  remove it or set it to on",
             );
         } else {
-            self.add_unless_present(NAME, "on");
+            self.add_unless_present(TASKD_PROCESS_ENABLE, "on");
         }
     }
 
@@ -198,11 +199,11 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
     fn preload(&mut self, ours: &[&'p str]) {
         const FIELD: &str = "env.LD_PRELOAD";
         let order = self.policy.preload_order;
-        let Some((index, entry)) = self.container.last_env(preload::VARIABLE) else {
+        let Some((index, entry)) = self.container.last_env(LD_PRELOAD) else {
             let value = ours.join(":");
             self.record_preload(ours, None);
             self.site.act(Action::added(FIELD, value.clone()));
-            self.add(preload::VARIABLE, NewValue::Literal(value.into()), 0);
+            self.add(LD_PRELOAD, NewValue::Literal(value.into()), 0);
             if !self.container.env_from.items().is_empty() {
                 self.site.warn(
                     Reason::PreloadMayHideEnvFrom,
@@ -222,14 +223,14 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
             Some(value) => {
                 let path = format!("{}/env/{index}/value", self.path);
                 let (former, operation) = match &entry.value {
-                    Slot::Absent => (FormerPreload::Absent, Operation::add(path, &value)),
-                    Slot::Null => (FormerPreload::Null, Operation::replace(path, &value)),
+                    Slot::Absent => (OriginalPreload::Absent, Operation::add(path, &value)),
+                    Slot::Null => (OriginalPreload::Null, Operation::replace(path, &value)),
                     Slot::Present(user) => {
-                        (FormerPreload::Value(user.to_string()), Operation::replace(path, &value))
+                        (OriginalPreload::Value(user.to_string()), Operation::replace(path, &value))
                     }
                 };
                 self.record_preload(
-                    ours.iter().filter(|path| !preload::tokens(user).any(|token| token == **path)),
+                    ours.iter().filter(|path| !entries(user).any(|token| token == **path)),
                     Some(former),
                 );
                 self.site.operations.push(operation);
@@ -246,7 +247,7 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
     /// `value` and `valueFrom` together are refused by the API server, so the user's source keeps its
     /// entry under another name and the new entry, behind it, refers to that.
     fn preload_value_from(&mut self, index: usize, ours: &[&'p str]) {
-        let taken = self.container.last_env(ORIGINAL_PRELOAD).is_some();
+        let taken = self.container.last_env(ORIGINAL_LD_PRELOAD).is_some();
         if self.policy.preload_value_from == PreloadValueFrom::Skip || taken {
             self.site.act(Action::skipped("env.LD_PRELOAD", Reason::PreloadValueFromSkipped));
             self.site.warn(
@@ -256,24 +257,24 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
             );
             return;
         }
-        let value = preload::join_reference(ours, ORIGINAL_PRELOAD, self.policy.preload_order);
+        let value = preload::join_reference(ours, ORIGINAL_LD_PRELOAD, self.policy.preload_order);
         self.site
             .operations
-            .push(Operation::replace(format!("{}/env/{index}/name", self.path), &ORIGINAL_PRELOAD));
-        self.record_preload(ours, Some(FormerPreload::ValueFrom));
+            .push(Operation::replace(format!("{}/env/{index}/name", self.path), &ORIGINAL_LD_PRELOAD));
+        self.record_preload(ours, Some(OriginalPreload::ValueFrom));
         self.site.act(Action {
             field: "env.LD_PRELOAD".into(),
             action: ActionKind::Merged,
             value: Some(value.clone()),
             reason: Reason::PreloadValueFromReferenced,
         });
-        self.add(preload::VARIABLE, NewValue::Literal(value.into()), index + 1);
+        self.add(LD_PRELOAD, NewValue::Literal(value.into()), index + 1);
     }
 
     fn record_preload<'l>(
         &mut self,
         libraries: impl IntoIterator<Item = &'l &'l str>,
-        former: Option<FormerPreload>,
+        former: Option<OriginalPreload>,
     ) {
         let libraries = libraries.into_iter().map(|path| (*path).to_owned()).collect();
         self.record.preload = Some(PreloadRecord { libraries, former });
@@ -286,7 +287,7 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         let referring =
             present.find(|(_, entry)| entry.value.present().is_some_and(|value| refers_to(value, name)));
         let before = referring.map_or(usize::MAX, |(index, _)| index);
-        if name != preload::VARIABLE {
+        if name != LD_PRELOAD {
             self.record.env.insert(name.to_owned(), value.literal());
         }
         self.additions.push(NewVar { name, value, before });

@@ -2,7 +2,7 @@
 //!
 //! The same function serves every kind. It reads the object through borrowed views ([`view`]), decides
 //! per template ([`options`], [`select`], [`node_readiness`]) and per container (`env`, `ports`, [`preload`]), and writes
-//! down what it did ([`record`]) so that [`undo::uninject`] is exact. A second pass over its own output
+//! down what it did ([`swansong_api::record`]) so that [`undo::uninject`] is exact. A second pass over its own output
 //! yields no operations.
 
 mod budget;
@@ -16,18 +16,20 @@ pub mod policy;
 mod ports;
 pub mod preload;
 pub mod reason;
-pub mod record;
 pub mod report;
 pub mod select;
 mod strategies;
-pub mod strategy;
 pub mod undo;
 pub mod view;
 pub mod workload;
 
+use swansong_api::annotations::{OPTIONS, RECOVER_STRATEGY};
+use swansong_api::record::{ContainerRecord, Record};
+use swansong_api::strategy::Strategies;
+use swansong_api::{env as names, labels};
+
 use crate::policy::{NamedPort, Policy};
 use crate::reason::Reason;
-use crate::strategy::Strategies;
 use crate::workload::{Located, WorkloadKind};
 
 use self::budget::Budget;
@@ -36,7 +38,6 @@ use self::metadata::MetadataChanges;
 use self::operation::Operation;
 use self::options::Options;
 use self::ports::Network;
-use self::record::{ContainerRecord, Record};
 use self::report::{Action, ContainerReport, Outcome, TemplateReport, Warning};
 use self::select::{Chosen, choose};
 use self::view::{Metadata, Object, PodSpec, ShapeError, Slot, Template};
@@ -285,15 +286,15 @@ fn copy_from_job(
     actions: &mut Vec<Action>,
 ) {
     let missing = |key: &str| own.is_none_or(|metadata| metadata.annotation(key).is_none());
-    if let Some(raw) = job.annotation(strategy::ANNOTATION).filter(|_| missing(strategy::ANNOTATION)) {
+    if let Some(raw) = job.annotation(RECOVER_STRATEGY).filter(|_| missing(RECOVER_STRATEGY)) {
         let normalised = Strategies::parse(raw).normalised();
         actions.push(Action {
             reason: Reason::StrategyCopied,
             ..Action::added("annotations.recover-strategy", normalised.clone())
         });
-        changes.annotations.push((strategy::ANNOTATION, normalised));
+        changes.annotations.push((RECOVER_STRATEGY, normalised));
     }
-    for key in options::ALL {
+    for key in OPTIONS {
         if let Some(value) = job.annotation(key).filter(|_| missing(key)) {
             actions.push(Action {
                 reason: Reason::OptionCopied,
@@ -317,18 +318,17 @@ fn is_windows(spec: &PodSpec<'_>) -> bool {
 fn pod_is_rank_zero(pod: &Template<'_>) -> bool {
     let metadata = pod.metadata.present();
     let label = |key| metadata.and_then(|metadata| metadata.label(key));
-    if label("training.kubeflow.org/job-role") == Some("master") {
+    if label(labels::KUBEFLOW_JOB_ROLE) == Some("master") {
         return true;
     }
-    if let Some(replica_type) = label("training.kubeflow.org/replica-type").or_else(|| label("replica-type"))
-    {
+    if let Some(replica_type) = label(labels::KUBEFLOW_REPLICA_TYPE).or_else(|| label(labels::REPLICA_TYPE)) {
         return workload::is_rank_zero_type(replica_type);
     }
     let containers = pod.spec.present().map_or(&[][..], |spec| spec.containers.items());
     let env = |name| containers.iter().find_map(|container| container.env_value(name));
-    match (env("MS_ROLE"), env("RANK")) {
+    match (env(names::MS_ROLE), env(names::RANK)) {
         (Some(role), _) => role == "MS_SCHED",
         (None, Some(rank)) => rank == "0",
-        (None, None) => label("volcano.sh/job-name").is_none(),
+        (None, None) => label(labels::VOLCANO_JOB_NAME).is_none(),
     }
 }

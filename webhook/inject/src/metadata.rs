@@ -1,9 +1,10 @@
 //! Annotations and labels of one object or template, together with the record of what was added.
 
 use serde_json::{Map, Value, json};
+use swansong_api::annotations::INJECTED;
+use swansong_api::record::Record;
 
 use super::operation::{Operation, escape};
-use super::record::{ANNOTATION, Record};
 use super::report::Warning;
 use super::view::{Metadata, Slot};
 use crate::reason::Reason;
@@ -43,7 +44,7 @@ impl MetadataChanges {
         let present = metadata.present();
         let annotations = present.map(|metadata| &metadata.annotations);
         note_parents(metadata, !self.labels.is_empty(), &mut record);
-        let older = present.and_then(|metadata| metadata.annotation(ANNOTATION));
+        let older = present.and_then(|metadata| metadata.annotation(INJECTED));
         let record = extend(older, record, warnings).into_annotation();
 
         let parent = format!("{path}/metadata");
@@ -51,7 +52,7 @@ impl MetadataChanges {
             self.annotations
                 .iter()
                 .map(|(key, value)| (*key, value.as_str()))
-                .chain([(ANNOTATION, record.as_str())])
+                .chain([(INJECTED, record.as_str())])
         };
         match annotations {
             None => {
@@ -117,7 +118,7 @@ fn extend(older: Option<&str>, record: Record, warnings: &mut Vec<Warning>) -> R
         Some(Err(error)) => {
             warnings.push(Warning {
                 reason: Reason::RecordUnreadable,
-                message: format!("annotation {ANNOTATION} was replaced: {error}"),
+                message: format!("annotation {INJECTED} was replaced: {error}"),
             });
             record
         }

@@ -2,27 +2,12 @@
 
 use std::collections::HashSet;
 
+use swansong_api::annotations::{CONTAINERS, FAST_DUMP, INJECT, LIBMSPTI, LIBTASKD, SKIP_PRELOAD};
+
 use super::report::Warning;
 use super::view::Metadata;
 use crate::policy::preload_path_fault;
 use crate::reason::Reason;
-
-/// Leave the pod alone when `"false"`.
-pub const INJECT: &str = "swansong.dev/inject";
-/// Inject into exactly these containers.
-pub const CONTAINERS: &str = "swansong.dev/containers";
-/// No `LD_PRELOAD` in these containers; `*` is all.
-pub const SKIP_PRELOAD: &str = "swansong.dev/skip-preload";
-/// Path of libtaskd.so in the image.
-pub const LIBTASKD: &str = "swansong.dev/libtaskd";
-/// Path of libmspti.so in the image.
-pub const LIBMSPTI: &str = "swansong.dev/libmspti";
-
-/// Have ClusterD told of lost ranks directly; the agent reads it on the Pod (`swansong_agent`).
-pub const FAST_DUMP: &str = "swansong.dev/fast-dump";
-
-/// All of them, in the order in which a job's are copied to its templates.
-pub const ALL: [&str; 6] = [INJECT, CONTAINERS, SKIP_PRELOAD, LIBTASKD, LIBMSPTI, FAST_DUMP];
 
 /// The options in force for one template: its own, else its job's.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -6,11 +6,8 @@
 
 use std::fmt;
 
-/// Where CANN installs libmspti.so, as every page of MindCluster's documentation has it.
-pub const LIBMSPTI: &str = "/usr/local/Ascend/cann/lib64/libmspti.so";
-
-/// Where the TaskD wheel installs libtaskd.so in the documented PyTorch image (Python 3.10).
-pub const LIBTASKD: &str = "/usr/local/lib/python3.10/dist-packages/taskd/python/cython_api/libs/libtaskd.so";
+use swansong_api::ports;
+pub use swansong_api::preload::{LIBMSPTI, LIBTASKD};
 
 /// Settings of the injection core.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,8 +108,8 @@ impl Default for Policy {
             image_rules: Vec::new(),
             preload_order: PreloadOrder::default(),
             preload_value_from: PreloadValueFrom::default(),
-            ttp_port: NamedPort { name: "ttp-port".to_owned(), port: 8000 },
-            taskd_port: NamedPort { name: "taskd-port".to_owned(), port: 9601 },
+            ttp_port: NamedPort { name: ports::TTP_NAME.to_owned(), port: ports::TTP },
+            taskd_port: NamedPort { name: ports::TASKD_NAME.to_owned(), port: ports::TASKD },
             extra_env: Vec::new(),
             node_readiness: NodeReadiness::default(),
         }

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use serde::Serialize;
+use swansong_api::record::ContainerRecord;
 
 use super::Site;
 use super::operation::Operation;
-use super::record::ContainerRecord;
 use super::report::Action;
 use super::view::{Container, PodSpec, Slot};
 use crate::policy::NamedPort;

@@ -2,25 +2,19 @@
 //!
 //! ld.so takes colons and white space alike as separators and knows no escape (ld.so(8)).
 
+use swansong_api::preload::entries;
+
 use crate::policy::PreloadOrder;
-
-/// The environment variable.
-pub const VARIABLE: &str = "LD_PRELOAD";
-
-/// The paths in a value, empty ones left out.
-pub fn tokens(value: &str) -> impl Iterator<Item = &str> {
-    value.split(|c: char| c == ':' || c.is_ascii_whitespace()).filter(|token| !token.is_empty())
-}
 
 /// `ours` and the paths of `user` in one value; `None` when `user` holds all of ours already.
 ///
 /// Paths are compared exactly: `/x/libtaskd.so.1` isn't `/x/libtaskd.so`.
 pub fn join(ours: &[&str], user: &str, order: PreloadOrder) -> Option<String> {
-    let has = |path: &str| tokens(user).any(|token| token == path);
+    let has = |path: &str| entries(user).any(|token| token == path);
     if ours.iter().all(|path| has(path)) {
         return None;
     }
-    let users_own = tokens(user).filter(|token| !ours.contains(token));
+    let users_own = entries(user).filter(|token| !ours.contains(token));
     let joined: Vec<&str> = match order {
         PreloadOrder::First => ours.iter().copied().chain(users_own).collect(),
         PreloadOrder::Last => users_own.chain(ours.iter().copied()).collect(),

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::options::{CONTAINERS, Options, SKIP_PRELOAD};
+use swansong_api::annotations::{CONTAINERS, SKIP_PRELOAD};
+
+use super::options::Options;
 use super::report::Warning;
 use super::view::{Container, PodSpec};
 use crate::reason::Reason;

@@ -2,13 +2,17 @@
 
 use std::collections::HashSet;
 
+use swansong_api::annotations::RECOVER_STRATEGY;
+use swansong_api::env;
+use swansong_api::labels::PROCESS_RECOVER_ENABLE;
+use swansong_api::record::Record;
+use swansong_api::strategy::{self, KNOWN, Strategies};
+
 use super::metadata::MetadataChanges;
-use super::record::Record;
 use super::report::Outcome;
-use super::view::{Container, Metadata, Object, PROCESS_RECOVER_LABEL, Template};
+use super::view::{Container, Metadata, Object, Template};
 use crate::policy::Policy;
 use crate::reason::Reason;
-use crate::strategy::{self, KNOWN, Strategies};
 use crate::workload::{Located, WorkloadKind};
 
 /// What the object's templates ask for.
@@ -39,7 +43,7 @@ pub(super) fn asked(
     policy: &Policy,
     outcome: &mut Outcome,
 ) -> Asked {
-    let jobs = job.and_then(|metadata| metadata.annotation(strategy::ANNOTATION)).map(Strategies::parse);
+    let jobs = job.and_then(|metadata| metadata.annotation(RECOVER_STRATEGY)).map(Strategies::parse);
     let mut known = HashSet::new();
     if let Some(jobs) = &jobs {
         note(jobs, &mut known, outcome);
@@ -49,8 +53,7 @@ pub(super) fn asked(
     let mut asked = Asked { templates: Vec::with_capacity(templates.len()), any_strategy: jobs.is_some() };
     for located in templates {
         let metadata = located.template.metadata.present();
-        let own =
-            metadata.and_then(|metadata| metadata.annotation(strategy::ANNOTATION)).map(Strategies::parse);
+        let own = metadata.and_then(|metadata| metadata.annotation(RECOVER_STRATEGY)).map(Strategies::parse);
         let mut asks = jobs_ask;
         if let Some(own) = &own {
             asked.any_strategy = true;
@@ -92,7 +95,7 @@ fn operator_marker<'p>(pod: &Template<'_>, policy: &'p Policy) -> Option<&'p str
 }
 
 fn marks(container: &Container<'_>, trigger: &str) -> bool {
-    let pytorch = container.env_value("HIGH_AVAILABILITY").unwrap_or_default();
+    let pytorch = container.env_value(env::HIGH_AVAILABILITY).unwrap_or_default();
     if pytorch.split(',').any(|token| token.trim() == trigger) {
         return true;
     }
@@ -103,7 +106,7 @@ fn marks(container: &Container<'_>, trigger: &str) -> bool {
         _ => return false,
     };
     // Releases 7.2 and 7.3 wrote the braces inside single quotes.
-    let mindspore = container.env_value("MS_ENABLE_TFT").unwrap_or_default();
+    let mindspore = container.env_value(env::MS_ENABLE_TFT).unwrap_or_default();
     mindspore.split(['{', '}', ',', '\'', ' ']).any(|token| token == feature)
 }
 
@@ -193,12 +196,12 @@ pub(super) fn amend_job(
     let mut changes = MetadataChanges::default();
     match kind {
         WorkloadKind::AscendJob => {
-            let raw = metadata.annotation(strategy::ANNOTATION).unwrap_or_default();
+            let raw = metadata.annotation(RECOVER_STRATEGY).unwrap_or_default();
             let strategies = Strategies::parse(raw);
             if strategies.is_padded() && strategies.triggered_by(&policy.triggers) {
                 let normalised = strategies.normalised();
                 note_rewritten(&normalised, outcome);
-                changes.rewritten.push((strategy::ANNOTATION, raw.to_owned(), normalised));
+                changes.rewritten.push((RECOVER_STRATEGY, raw.to_owned(), normalised));
             }
             if !templates.iter().any(|located| located.rank_zero == Some(true)) {
                 outcome.warn(
@@ -227,12 +230,12 @@ pub(super) fn amend_job(
 }
 
 fn amend_volcano_job(metadata: &Metadata<'_>, changes: &mut MetadataChanges, outcome: &mut Outcome) {
-    match metadata.label(PROCESS_RECOVER_LABEL) {
-        None => changes.labels.push((PROCESS_RECOVER_LABEL, "on")),
+    match metadata.label(PROCESS_RECOVER_ENABLE) {
+        None => changes.labels.push((PROCESS_RECOVER_ENABLE, "on")),
         Some("on") => {}
         Some(other) => outcome.warn(
             Reason::ProcessRecoverOff,
-            format!("label {PROCESS_RECOVER_LABEL} is {other:?}: ClusterD answers 403 and nothing will be saved; set it to \"on\""),
+            format!("label {PROCESS_RECOVER_ENABLE} is {other:?}: ClusterD answers 403 and nothing will be saved; set it to \"on\""),
         ),
     }
 }
@@ -242,7 +245,7 @@ fn warn_of_missing_operator(templates: &[Located<'_, '_>], outcome: &mut Outcome
         .iter()
         .filter_map(|located| located.template.spec.present())
         .flat_map(|spec| spec.containers.items());
-    if !containers.any(|container| container.last_env("PROCESS_RECOVER").is_some()) {
+    if !containers.any(|container| container.last_env(env::PROCESS_RECOVER).is_some()) {
         outcome.warn(
             Reason::VolcanoNoOperatorEnv,
             "ascend-operator adds no environment to a Volcano Job: set PROCESS_RECOVER=on, \

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use support::{MSPTI, TASKD, apply, run, undone};
 use swansong_inject::policy::{NodeReadiness, Policy, PreloadOrder, PreloadValueFrom};
 use swansong_inject::workload::WorkloadKind;
-use swansong_inject::{inject, preload, undo};
+use swansong_inject::{inject, undo};
 
 /// Any JSON, as a field nobody knows.
 fn any_json() -> impl Strategy<Value = Value> {
@@ -251,7 +251,7 @@ fn a_policy() -> impl Strategy<Value = Policy> {
 /// The user's own preloads that a container ends up with.
 fn effective_preload(container: &Value) -> Vec<String> {
     let value = support::env_of(container, "LD_PRELOAD").and_then(Value::as_str).unwrap_or_default();
-    preload::tokens(value)
+    swansong_api::preload::entries(value)
         .map(str::to_owned)
         .filter(|token| ![MSPTI, TASKD, "/opt/libtaskd.so"].contains(&token.as_str()))
         .collect()

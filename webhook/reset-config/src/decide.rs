@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use swansong_api::strategy::Strategies;
 use swansong_clusterd::reset_config::{Unusable, name_for};
-use swansong_inject::strategy::Strategies;
 
 use crate::config_map::Found;
 use crate::job::Job;

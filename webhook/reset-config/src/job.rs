@@ -7,8 +7,7 @@ use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use kube::core::metadata::ObjectMeta;
 use serde::Deserialize;
-use swansong_inject::options::INJECT;
-use swansong_inject::strategy;
+use swansong_api::annotations::{INJECT, RECOVER_STRATEGY};
 
 /// A kind of job whose annotations reach ClusterD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -97,7 +96,7 @@ impl<'a> Job<'a> {
             name: text(&metadata.name),
             uid: text(&metadata.uid),
             deleting: metadata.deletion_timestamp.is_some(),
-            strategy: annotation(strategy::ANNOTATION).map(Cow::Borrowed),
+            strategy: annotation(RECOVER_STRATEGY).map(Cow::Borrowed),
             opted_out: is_false(annotation(INJECT)),
             finished: false,
         }

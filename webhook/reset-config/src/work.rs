@@ -3,8 +3,8 @@
 use http::Method;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace as CoreNamespace};
 use serde::de::DeserializeOwned;
+use swansong_api::annotations::INJECT;
 use swansong_clusterd::reset_config::name_for;
-use swansong_inject::options::INJECT;
 
 use crate::agenda::{Key, Outcome};
 use crate::api::{Api, Failed, Failure};

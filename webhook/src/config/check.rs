@@ -4,10 +4,10 @@ use serde_saphyr::{Location, Spanned};
 
 use super::file::{At, Env, File, Image, Libraries, Order, Port, Ports, Preload, Readiness, ValueFrom};
 use super::{Config, Fault, Faults};
+use swansong_api::strategy;
 use swansong_inject::policy::{
     ImageRule, NamedPort, NodeReadiness, Policy, PreloadOrder, PreloadValueFrom, preload_path_fault,
 };
-use swansong_inject::strategy;
 
 /// What torchrun reads as defaults of its flags `--max-restarts` and `--monitor-interval`; the values are those of
 /// MindCluster's start scripts.

@@ -24,10 +24,11 @@ use self::name::Object;
 pub use self::name::Subject;
 use crate::config::{Config, Strictness};
 use crate::ready_nodes::ReadyNodes;
+use swansong_api::labels::DUMP_READY;
 use swansong_inject::policy::NodeReadiness;
 use swansong_inject::reason::Reason;
 use swansong_inject::report::{Outcome, Warning};
-use swansong_inject::view::{DUMP_READY_LABEL, ShapeError, Slot, Text};
+use swansong_inject::view::{ShapeError, Slot, Text};
 use swansong_inject::workload::WorkloadKind;
 use swansong_inject::{self, node_readiness};
 
@@ -228,8 +229,8 @@ fn may_stay_pending(outcome: &Outcome, ready: ReadyNodes) -> Option<Warning> {
         ReadyNodes::Unknown => (Reason::NodesUnknown, "whether any node is labelled so isn't known"),
     };
     let message = format!(
-        "the configuration requires nodes with {DUMP_READY_LABEL}=true, and {what}: if there is none the pods stay \
-         Pending; see `kubectl get nodes -L {DUMP_READY_LABEL}`"
+        "the configuration requires nodes with {DUMP_READY}=true, and {what}: if there is none the pods stay \
+         Pending; see `kubectl get nodes -L {DUMP_READY}`"
     );
     Some(Warning { reason, message })
 }

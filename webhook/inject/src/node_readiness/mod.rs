@@ -4,17 +4,18 @@
 //! requirement goes into each of them; a *preferred* one is a term of its own. Where the user speaks of the label
 //! already, in a term or in `nodeSelector`, they have decided for themselves.
 
-mod record;
 mod undo;
 
 use serde_json::{Value, json};
+use swansong_api::labels::DUMP_READY;
+use swansong_api::record::NodeReadinessRecord;
 
-pub use self::record::NodeReadinessRecord;
 pub(super) use self::undo::undo;
 
 use super::operation::Operation;
 use super::report::{Action, ActionKind, Warning};
-use super::view::{Affinity, DUMP_READY_LABEL, NodeAffinity, NodeSelector, NodeSelectorTerm, PodSpec, Slot};
+use super::view::{Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodSpec, Slot};
+use crate::former::Former;
 use crate::policy::NodeReadiness;
 use crate::reason::Reason;
 
@@ -27,6 +28,29 @@ pub const WEIGHT: i64 = 50;
 /// Members of `spec.affinity.nodeAffinity`.
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+/// Names in the lists of a record, beside [`REQUIRED`] and [`PREFERRED`].
+const AFFINITY: &str = "affinity";
+const NODE_AFFINITY: &str = "nodeAffinity";
+
+/// The name of the requirements of the required term at `index`.
+fn expressions(index: usize) -> String {
+    format!("matchExpressions/{index}")
+}
+
+/// Records whether a member is absent or `null` before it is created.
+fn note<T>(record: &mut NodeReadinessRecord, name: &str, member: &Slot<T>) {
+    match member {
+        Slot::Absent => record.absent.push(name.to_owned()),
+        Slot::Null => record.null.push(name.to_owned()),
+        Slot::Present(_) => {}
+    }
+}
+
+/// What a member was before it was created; `None` if it existed.
+fn original(record: &NodeReadinessRecord, name: &str) -> Option<Former> {
+    Former::of(name, &record.absent, &record.null)
+}
 
 /// What was done to one template.
 pub(super) struct Asked {
@@ -57,9 +81,9 @@ pub(super) fn ask(
     if spec.node_name.present().is_some_and(|name| !name.is_empty()) {
         return Some(Asked::nothing(Action::skipped(FIELD, Reason::NodeAlreadyChosen)));
     }
-    let selected = spec.node_selector.present().and_then(|labels| labels.get(DUMP_READY_LABEL));
+    let selected = spec.node_selector.present().and_then(|labels| labels.get(DUMP_READY));
     if let Some(value) = selected.and_then(Slot::present) {
-        let value = format!("nodeSelector {DUMP_READY_LABEL}={}", &**value);
+        let value = format!("nodeSelector {DUMP_READY}={}", &**value);
         return Some(Asked::nothing(kept(!value.ends_with("=true"), Some(value))));
     }
     let mut asking = Asking {
@@ -160,7 +184,7 @@ impl<'o, 'a> Asking<'o, 'a> {
     fn join(&mut self, index: usize, term: &NodeSelectorTerm<'_>) {
         let list =
             format!("{}/nodeAffinity/{REQUIRED}/nodeSelectorTerms/{index}/matchExpressions", self.path);
-        self.record.note(&record::expressions(index), &term.match_expressions);
+        note(&mut self.record, &expressions(index), &term.match_expressions);
         self.operations.push(match term.match_expressions {
             Slot::Present(_) => Operation::add(format!("{list}/-"), &requirement()),
             // `add` on a member that is `null` replaces it (RFC 6902).
@@ -171,9 +195,9 @@ impl<'o, 'a> Asking<'o, 'a> {
     /// Adds a member of nodeAffinity that isn't there, with the parents it lacks.
     fn add_member<T>(&mut self, name: &str, member: Option<&Slot<T>>, value: &Value) {
         let node = self.affinity.present().map(|affinity| &affinity.node_affinity);
-        self.record.note(record::AFFINITY, self.affinity);
-        self.record.note(record::NODE_AFFINITY, node.unwrap_or(&Slot::Absent));
-        self.record.note(name, member.unwrap_or(&Slot::Absent));
+        note(&mut self.record, AFFINITY, self.affinity);
+        note(&mut self.record, NODE_AFFINITY, node.unwrap_or(&Slot::Absent));
+        note(&mut self.record, name, member.unwrap_or(&Slot::Absent));
         let path = &self.path;
         self.operations.push(match (node, member) {
             (None, _) => Operation::add(path.clone(), &json!({ "nodeAffinity": { name: value } })),
@@ -184,7 +208,7 @@ impl<'o, 'a> Asking<'o, 'a> {
 }
 
 fn requirement() -> Value {
-    json!({ "key": DUMP_READY_LABEL, "operator": "In", "values": ["true"] })
+    json!({ "key": DUMP_READY, "operator": "In", "values": ["true"] })
 }
 
 fn term() -> Value {

@@ -1,11 +1,13 @@
 //! Takes back what was asked of nodes.
 
-use super::record::{self, NodeReadinessRecord};
-use super::{PREFERRED, REQUIRED};
+use swansong_api::labels::DUMP_READY;
+use swansong_api::record::NodeReadinessRecord;
+
+use super::{AFFINITY, NODE_AFFINITY, PREFERRED, REQUIRED, original};
 use crate::former::Former;
 use crate::operation::Operation;
 use crate::undo::Undo;
-use crate::view::{DUMP_READY_LABEL, NodeAffinity, NodeSelectorTerm, PodSpec, PreferredTerm, Slot};
+use crate::view::{NodeAffinity, NodeSelectorTerm, PodSpec, PreferredTerm, Slot};
 
 /// What becomes of a member of nodeAffinity.
 enum Fate {
@@ -41,20 +43,20 @@ pub(crate) fn undo(path: &str, spec: &PodSpec<'_>, record: &NodeReadinessRecord,
     let untouched = |fate: &Fate| matches!(fate, Fate::Stays(changes) if changes.is_empty());
     if record.required && untouched(&required) && required_speaks_of_readiness(node, record) {
         stays.push(format!(
-            "what the required node affinity says of {DUMP_READY_LABEL} was changed since and stays"
+            "what the required node affinity says of {DUMP_READY} was changed since and stays"
         ));
     }
     if record.preferred.is_some() && untouched(&preferred) && preferred_speaks_of_readiness(node) {
         stays.push(format!(
-            "what the preferred node affinity says of {DUMP_READY_LABEL} was changed since and stays"
+            "what the preferred node affinity says of {DUMP_READY} was changed since and stays"
         ));
     }
     let empty = |slot_is_absent: bool, fate: &Fate| slot_is_absent || matches!(fate, Fate::Goes);
     let emptied = node.unread == 0
         && empty(matches!(node.required, Slot::Absent), &required)
         && empty(matches!(node.preferred, Slot::Absent), &preferred);
-    if emptied && let Some(former) = record.former(record::NODE_AFFINITY) {
-        let whole = record.former(record::AFFINITY).filter(|_| affinity.unread == 0);
+    if emptied && let Some(former) = original(record, NODE_AFFINITY) {
+        let whole = original(record, AFFINITY).filter(|_| affinity.unread == 0);
         operations.push(match whole {
             Some(former) => former.restore(path),
             None => former.restore(node_path),
@@ -99,7 +101,7 @@ fn undo_required(path: &str, node: &NodeAffinity<'_>, record: &NodeReadinessReco
     }
     if ours.len() == terms.len() && !ours.is_empty() && required.unread == 0 {
         // Kubernetes refuses a selector without terms.
-        return record.former(REQUIRED).unwrap_or(Former::Absent).into();
+        return original(record, REQUIRED).unwrap_or(Former::Absent).into();
     }
     let removed = ours.into_iter().rev();
     changes.extend(removed.map(|index| Operation::remove(format!("{path}/nodeSelectorTerms/{index}"))));
@@ -116,7 +118,7 @@ fn undo_term(
 ) -> Operation {
     let list = format!("{path}/matchExpressions");
     let emptied = term.match_expressions.items().len() == 1;
-    match record.former(&record::expressions(index)).filter(|_| emptied) {
+    match original(record, &super::expressions(index)).filter(|_| emptied) {
         Some(former) => former.restore(list),
         None => Operation::remove(format!("{list}/{at}")),
     }
@@ -128,7 +130,7 @@ fn undo_preferred(path: &str, node: &NodeAffinity<'_>, record: &NodeReadinessRec
         preferences.iter().rposition(|term| term.present().is_some_and(|term| is_ours(term, weight)))
     });
     let Some(index) = ours else { return Fate::Stays(Vec::new()) };
-    match record.former(PREFERRED).filter(|_| preferences.len() == 1) {
+    match original(record, PREFERRED).filter(|_| preferences.len() == 1) {
         Some(former) => former.into(),
         None => Fate::Stays(vec![Operation::remove(format!("{path}/{index}"))]),
     }

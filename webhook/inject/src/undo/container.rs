@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use swansong_api::env::{LD_PRELOAD, ORIGINAL_LD_PRELOAD};
+use swansong_api::preload::entries;
+use swansong_api::record::{ContainerRecord, OriginalPreload, PreloadRecord};
+
 use super::Undo;
-use crate::env::ORIGINAL_PRELOAD;
 use crate::former::Former;
 use crate::operation::Operation;
-use crate::preload;
-use crate::record::{ContainerRecord, FormerPreload, PreloadRecord};
 use crate::view::{Container, EnvVar, Slot};
 
 /// The work on one container.
@@ -44,17 +45,17 @@ impl ContainerUndo<'_, '_, '_> {
     fn preload(&mut self) -> Option<usize> {
         let PreloadRecord { libraries, former } = self.record.preload.as_ref()?;
         let list = format!("{}/env", self.path);
-        let entry = self.container.last_env(preload::VARIABLE);
+        let entry = self.container.last_env(LD_PRELOAD);
         let found = entry.and_then(|(index, entry)| Some((index, without(entry, libraries)?)));
-        if let Some(FormerPreload::ValueFrom) = former
-            && let Some((original, _)) = self.container.last_env(ORIGINAL_PRELOAD)
+        if let Some(OriginalPreload::ValueFrom) = former
+            && let Some((original, _)) = self.container.last_env(ORIGINAL_LD_PRELOAD)
         {
             // As long as nothing but the reference to it is left, the source gets its name back.
-            let reference = format!("$({ORIGINAL_PRELOAD})");
+            let reference = format!("$({ORIGINAL_LD_PRELOAD})");
             let only = found.as_ref().is_some_and(|(_, rest)| rest.iter().all(|path| *path == reference));
             if only || entry.is_none() {
                 let name = format!("{list}/{original}/name");
-                self.undo.operations.push(Operation::replace(name, &preload::VARIABLE));
+                self.undo.operations.push(Operation::replace(name, &LD_PRELOAD));
                 return found.map(|(index, _)| index);
             }
         }
@@ -63,12 +64,12 @@ impl ContainerUndo<'_, '_, '_> {
             return Some(index);
         }
         let value = format!("{list}/{index}/value");
-        let before = former.as_ref().map_or("", FormerPreload::literal);
-        let same = preload::tokens(before).collect::<BTreeSet<_>>() == rest.iter().copied().collect();
+        let before = former.as_ref().map_or("", OriginalPreload::literal);
+        let same = entries(before).collect::<BTreeSet<_>>() == rest.iter().copied().collect();
         self.undo.operations.push(match former {
-            Some(FormerPreload::Value(text)) if same => Operation::replace(value, text),
-            Some(FormerPreload::Null) if same => Operation::replace(value, &()),
-            Some(FormerPreload::Absent) if same => Operation::remove(value),
+            Some(OriginalPreload::Value(text)) if same => Operation::replace(value, text),
+            Some(OriginalPreload::Null) if same => Operation::replace(value, &()),
+            Some(OriginalPreload::Absent) if same => Operation::remove(value),
             // The user's own part was changed since.
             _ => Operation::replace(value, &rest.join(":")),
         });
@@ -123,7 +124,7 @@ fn without<'e>(entry: &'e EnvVar<'_>, libraries: &[String]) -> Option<Vec<&'e st
         (Slot::Absent | Slot::Null, Slot::Present(value)) => &**value,
         _ => return None,
     };
-    let all: Vec<&str> = preload::tokens(value).collect();
+    let all: Vec<&str> = entries(value).collect();
     let rest: Vec<&str> =
         all.iter().copied().filter(|path| !libraries.iter().any(|library| library == path)).collect();
     (rest.len() < all.len()).then_some(rest)

@@ -4,13 +4,15 @@ mod container;
 
 use std::collections::BTreeMap;
 
+use swansong_api::annotations::INJECTED;
+use swansong_api::record::{ContainerRecord, Record, RecordError};
+use swansong_api::strategy::Strategies;
+
 use self::container::ContainerUndo;
 use super::former::Former;
 use super::node_readiness;
 use super::operation::{Operation, escape};
-use super::record::{ANNOTATION, ContainerRecord, Record, RecordError};
 use super::view::{Kept, Metadata, Object, PodSpec, ShapeError, Slot, Text};
-use crate::strategy::Strategies;
 use crate::workload::{self, WorkloadKind};
 
 /// Why an injection can't be undone.
@@ -21,7 +23,7 @@ pub enum UndoError {
     Shape(#[from] ShapeError),
     /// The record is somebody else's or damaged.
     #[error(
-        "annotation {ANNOTATION} on `{place}`: {source}; remove the annotation and what Swansong added by hand"
+        "annotation {INJECTED} on `{place}`: {source}; remove the annotation and what Swansong added by hand"
     )]
     Record {
         /// JSON pointer of the object or template that carries it; `/` is the object.
@@ -65,7 +67,7 @@ pub fn uninject(kind: WorkloadKind, json: &str) -> Result<Undo, UndoError> {
 }
 
 fn read(metadata: &Slot<Metadata<'_>>, path: &str) -> Result<Option<Record>, UndoError> {
-    let annotation = metadata.present().and_then(|metadata| metadata.annotation(ANNOTATION));
+    let annotation = metadata.present().and_then(|metadata| metadata.annotation(INJECTED));
     annotation.map(Record::parse).transpose().map_err(|source| UndoError::Record {
         place: if path.is_empty() { "/".to_owned() } else { path.to_owned() },
         source,
@@ -108,7 +110,7 @@ fn undo_metadata(path: &str, metadata: &Slot<Metadata<'_>>, record: &Record, und
     let Undo { operations, stays } = undo;
     let (annotations, labels) = (metadata.annotations.present(), metadata.labels.present());
     let mut added = still_written("annotation", &record.annotations, annotations, stays);
-    added.push(ANNOTATION);
+    added.push(INJECTED);
     let added_labels = still_written("label", &record.labels, labels, stays);
 
     let parent = format!("{path}/metadata");

@@ -1,11 +1,9 @@
 //! `spec.affinity`, as far as it chooses nodes.
 
 use serde::de::IgnoredAny;
+use swansong_api::labels::DUMP_READY;
 
 use super::json::{Slot, Text, view};
-
-/// The label on which the node agent says whether a node is able to save a dying job.
-pub const DUMP_READY_LABEL: &str = "swansong.dev/dump-ready";
 
 view! {
     /// `spec.affinity`; affinity to other pods is never read.
@@ -56,9 +54,9 @@ view! {
 }
 
 impl Requirement<'_> {
-    /// Whether it speaks of [`DUMP_READY_LABEL`], whatever it says.
+    /// Whether it speaks of [`DUMP_READY`], whatever it says.
     pub fn is_about_readiness(&self) -> bool {
-        self.key.present().is_some_and(|key| &**key == DUMP_READY_LABEL)
+        self.key.present().is_some_and(|key| &**key == DUMP_READY)
     }
 
     /// Whether it is just the one that is injected.
@@ -82,7 +80,7 @@ impl NodeSelectorTerm<'_> {
         entries.filter_map(|(index, entry)| Some((index, entry.present()?)))
     }
 
-    /// Whether it speaks of [`DUMP_READY_LABEL`].
+    /// Whether it speaks of [`DUMP_READY`].
     pub fn is_about_readiness(&self) -> bool {
         self.requirements().any(|(_, requirement)| requirement.is_about_readiness())
     }

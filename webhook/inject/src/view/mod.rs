@@ -9,13 +9,13 @@ mod json;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use swansong_api::{annotations, labels};
 
 pub use self::affinity::{
-    Affinity, DUMP_READY_LABEL, NodeAffinity, NodeSelector, NodeSelectorTerm, PreferredTerm, Requirement,
+    Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PreferredTerm, Requirement,
 };
 use self::json::view;
 pub use self::json::{Kept, Keys, Ordered, Slot, Text};
-use crate::strategy;
 use crate::workload::WorkloadKind;
 
 /// Keeps the annotations that decide: `recover-strategy` and Swansong's own.
@@ -24,12 +24,9 @@ pub struct AnnotationKeys;
 
 impl Keys for AnnotationKeys {
     fn keep(key: &str) -> bool {
-        key == strategy::ANNOTATION || key.starts_with("swansong.dev/")
+        key == annotations::RECOVER_STRATEGY || key.starts_with(annotations::PREFIX)
     }
 }
-
-/// The label of the PodGroup that lets ClusterD recover the job.
-pub const PROCESS_RECOVER_LABEL: &str = "process-recover-enable";
 
 /// Keeps the labels that decide.
 #[derive(Debug)]
@@ -37,7 +34,7 @@ pub struct LabelKeys;
 
 impl Keys for LabelKeys {
     fn keep(key: &str) -> bool {
-        matches!(key, PROCESS_RECOVER_LABEL | "replica-type" | "volcano.sh/job-name")
+        matches!(key, labels::PROCESS_RECOVER_ENABLE | labels::REPLICA_TYPE | labels::VOLCANO_JOB_NAME)
             || key.starts_with("training.kubeflow.org/")
     }
 }
@@ -48,7 +45,7 @@ pub struct NodeSelectorKeys;
 
 impl Keys for NodeSelectorKeys {
     fn keep(key: &str) -> bool {
-        matches!(key, "kubernetes.io/os" | DUMP_READY_LABEL)
+        matches!(key, "kubernetes.io/os" | labels::DUMP_READY)
     }
 }
 

@@ -1,11 +1,8 @@
-//! The annotation `recover-strategy`: parsed as a person means it, normalised as MindCluster reads it.
+//! The value of the annotation `recover-strategy`.
 //!
-//! ascend-operator and ClusterD split the list at commas, compare exactly and drop in silence whatever
-//! doesn't match, so that `"recover, dump"` enables only `recover` (ascend-operator `env.go`
-//! `addEnvByStrategy`, ClusterD `common/utils.go` `GetRecoverBaseInfo`).
-
-/// The annotation's key.
-pub const ANNOTATION: &str = "recover-strategy";
+//! ascend-operator and ClusterD split the list at commas, compare exactly and ignore tokens that don't match:
+//! `"recover, dump"` enables only `recover` (ascend-operator `env.go` `addEnvByStrategy`, ClusterD `common/utils.go`
+//! `GetRecoverBaseInfo`). [`Strategies`] trims the tokens instead and offers the normalised list.
 
 /// The values MindCluster documents (`15_yaml_configuration.md`).
 pub const KNOWN: [&str; 6] = ["retry", "recover", "recover-in-place", "elastic-training", "dump", "exit"];
@@ -33,17 +30,17 @@ impl<'a> Strategies<'a> {
         self.tokens.iter().any(|token| triggers.iter().any(|trigger| trigger == token))
     }
 
-    /// The list as MindCluster reads it in full: no blanks, no empty tokens.
+    /// The list without blanks and empty tokens.
     pub fn normalised(&self) -> String {
         self.tokens.join(",")
     }
 
-    /// Whether MindCluster would lose a token of this spelling.
+    /// Whether MindCluster would ignore a token for blanks around it.
     pub fn is_padded(&self) -> bool {
         self.raw.split(',').any(|token| token.trim() != token)
     }
 
-    /// Tokens that MindCluster doesn't know and drops.
+    /// Tokens that MindCluster doesn't know and ignores.
     pub fn unknown(&self) -> impl Iterator<Item = &'a str> + '_ {
         self.tokens.iter().copied().filter(|token| !KNOWN.contains(token))
     }
@@ -70,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trigger_is_an_exact_trimmed_token() {
+    fn triggers_match_exact_trimmed_tokens() {
         for (raw, expected) in [
             ("dump", true),
             ("recover,dump", true),
@@ -90,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_normal_form_is_what_mindcluster_reads() {
+    fn normalised_has_no_blanks_and_no_empty_tokens() {
         for (raw, normalised, padded) in [
             ("dump", "dump", false),
             ("recover, dump", "recover,dump", true),
@@ -105,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_tokens_come_with_a_hint() {
+    fn unknown_tokens_have_hints() {
         let unknown: Vec<_> = Strategies::parse("dump,Dump,recover，exit,foo").unknown().collect();
         assert_eq!(unknown, ["Dump", "recover，exit", "foo"]);
         assert!(hint("Dump").is_some());

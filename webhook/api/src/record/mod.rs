@@ -1,20 +1,18 @@
-//! The annotation `swansong.dev/injected`: what was added, so that `uninject` is exact.
+//! The value of the annotation `swansong.dev/injected`: what was added, for an exact undo.
 //!
-//! It stands on what was changed: on each pod template (or Pod), and on a job whose own metadata was
-//! changed. It holds what was written, not only where, so that what the user changed since is told from
-//! what is still Swansong's. Compact JSON, for example
+//! Each injected pod template (or Pod) has a record, and so has a job whose own metadata was changed. The record holds
+//! the written values, so an undo can distinguish them from later changes by the user. Compact JSON, for example
 //! `{"version":1,"containers":{"ascend":{"env":{"TTP_PORT":"8000"},"ports":["8000/TCP ttp-port"],"absent":["ports"]}}}`.
+
+mod node_readiness;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::node_readiness::NodeReadinessRecord;
+pub use self::node_readiness::NodeReadinessRecord;
 
-/// The annotation's key.
-pub const ANNOTATION: &str = "swansong.dev/injected";
-
-/// The format this build writes and the only one it reads.
+/// The format that this version writes, and the only one that it reads.
 pub const VERSION: u32 = 1;
 
 /// What was changed in one metadata and, for a template, its containers.
@@ -29,10 +27,10 @@ pub struct Record {
     /// Labels that were added.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Annotations that were rewritten, with their former values.
+    /// Annotations that were rewritten, with their original values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub replaced: BTreeMap<String, String>,
-    /// Which of `metadata`, `annotations`, `labels` weren't there before.
+    /// Which of `metadata`, `annotations`, `labels` were absent before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<String>,
     /// Which of them were `null` before.
@@ -50,7 +48,7 @@ pub struct Record {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContainerRecord {
-    /// Environment variables that were added, `LD_PRELOAD` left out, with their values; `null` is a valueFrom.
+    /// Environment variables that were added, except `LD_PRELOAD`, with their values; `null` is a valueFrom.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, Option<String>>,
     /// Ports that were added, as `8000/TCP ttp-port`.
@@ -59,7 +57,7 @@ pub struct ContainerRecord {
     /// What was done to `LD_PRELOAD`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preload: Option<PreloadRecord>,
-    /// Which of `env` and `ports` weren't there before.
+    /// Which of `env` and `ports` were absent before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<String>,
     /// Which of them were `null` before.
@@ -75,13 +73,13 @@ pub struct PreloadRecord {
     pub libraries: Vec<String>,
     /// The user's entry that they were joined to; `None` if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub former: Option<FormerPreload>,
+    pub former: Option<OriginalPreload>,
 }
 
 /// An `LD_PRELOAD` entry as the user wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum FormerPreload {
+pub enum OriginalPreload {
     /// It had this literal value.
     Value(String),
     /// It had no value.
@@ -92,8 +90,8 @@ pub enum FormerPreload {
     ValueFrom,
 }
 
-impl FormerPreload {
-    /// The literal value, empty when there was none.
+impl OriginalPreload {
+    /// The literal value; empty if there was none.
     pub fn literal(&self) -> &str {
         match self {
             Self::Value(text) => text,
@@ -102,13 +100,13 @@ impl FormerPreload {
     }
 }
 
-/// Why an annotation isn't a record.
+/// The annotation can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// Not JSON of this shape.
+    /// The value isn't JSON, or has other fields.
     #[error("it isn't a record of Swansong: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// Written by a newer Swansong.
+    /// A newer version of Swansong wrote it.
     #[error("its format is version {0}, and this Swansong knows version {VERSION} only")]
     Version(u32),
 }
@@ -120,11 +118,10 @@ impl Record {
         if record.version == VERSION { Ok(record) } else { Err(RecordError::Version(record.version)) }
     }
 
-    /// The annotation's value, in the format of this build.
+    /// The annotation's value.
     pub fn into_annotation(mut self) -> String {
         self.version = VERSION;
-        // Strings and string-keyed maps always serialise; should that ever change, an empty record makes
-        // `uninject` leave things as they are.
+        // Strings and maps with string keys always serialise.
         serde_json::to_string(&self).unwrap_or_default()
     }
 
@@ -141,15 +138,15 @@ impl Record {
             && node_readiness.is_empty()
     }
 
-    /// This older record extended by a newer one: a Pod that got part of its injection from its template.
+    /// This older record extended by a newer one, for a Pod that got part of its injection from its template.
     ///
-    /// Of what was written, the newer knows what stands there; of what was there before, the older does.
+    /// Written values are taken from the newer record, original ones from the older.
     #[must_use]
     pub fn extended_by(mut self, newer: Self) -> Self {
         self.annotations.extend(newer.annotations);
         self.labels.extend(newer.labels);
-        for (key, former) in newer.replaced {
-            self.replaced.entry(key).or_insert(former);
+        for (key, original) in newer.replaced {
+            self.replaced.entry(key).or_insert(original);
         }
         extend(&mut self.absent, newer.absent);
         extend(&mut self.null, newer.null);
@@ -174,8 +171,8 @@ impl ContainerRecord {
     }
 }
 
-/// Adds what isn't in the list yet.
-pub(super) fn extend(older: &mut Vec<String>, newer: Vec<String>) {
+/// Appends the items that the list doesn't have.
+fn extend(older: &mut Vec<String>, newer: Vec<String>) {
     for item in newer {
         if !older.contains(&item) {
             older.push(item);
@@ -192,7 +189,7 @@ mod tests {
             env: BTreeMap::from([("POD_IP".to_owned(), None)]),
             preload: Some(PreloadRecord {
                 libraries: vec!["/o.so".to_owned()],
-                former: Some(FormerPreload::Value("/a.so".to_owned())),
+                former: Some(OriginalPreload::Value("/a.so".to_owned())),
             }),
             ..ContainerRecord::default()
         };
@@ -200,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_reads_back() {
+    fn round_trips() {
         let text = record().into_annotation();
         assert_eq!(
             text,
@@ -210,18 +207,18 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_refused() {
+    fn rejects_other_formats() {
         assert!(matches!(Record::parse("yes"), Err(RecordError::Malformed(_))));
         assert!(matches!(Record::parse(r#"{"version":1,"x":2}"#), Err(RecordError::Malformed(_))));
         assert!(matches!(Record::parse(r#"{"version":2}"#), Err(RecordError::Version(2))));
     }
 
     #[test]
-    fn the_older_record_knows_what_the_user_wrote() {
+    fn extension_keeps_the_original_values_of_the_older_record() {
         let (mut newer, mut both) = (record(), record());
         let library = || vec!["/p.so".to_owned()];
         let ascend = newer.containers.get_mut("ascend").expect("there");
-        ascend.preload = Some(PreloadRecord { libraries: library(), former: Some(FormerPreload::Absent) });
+        ascend.preload = Some(PreloadRecord { libraries: library(), former: Some(OriginalPreload::Absent) });
         ascend.env.insert("POD_IP".to_owned(), Some("newer".to_owned()));
         let ascend = both.containers.get_mut("ascend").expect("there");
         ascend.preload.as_mut().expect("there").libraries.extend(library());

@@ -1,0 +1,31 @@
+//! Annotations on jobs, pod templates and Pods.
+
+/// The prefix of Swansong's own annotations and labels.
+pub const PREFIX: &str = "swansong.dev/";
+
+/// MindCluster's comma-separated list of recovery strategies; see [`Strategies`](crate::strategy::Strategies).
+pub const RECOVER_STRATEGY: &str = "recover-strategy";
+
+/// `"false"` excludes the object from injection. Also a label of namespaces.
+pub const INJECT: &str = "swansong.dev/inject";
+/// Comma-separated names of the containers to inject.
+pub const CONTAINERS: &str = "swansong.dev/containers";
+/// Comma-separated names of containers that get no `LD_PRELOAD`; `*` means all.
+pub const SKIP_PRELOAD: &str = "swansong.dev/skip-preload";
+/// Path of libtaskd.so in the image.
+pub const LIBTASKD: &str = "swansong.dev/libtaskd";
+/// Path of libmspti.so in the image.
+pub const LIBMSPTI: &str = "swansong.dev/libmspti";
+/// `"true"` makes the agent report lost ranks to ClusterD directly.
+pub const FAST_DUMP: &str = "swansong.dev/fast-dump";
+
+/// Swansong's options, in the order in which they are copied from a job to its pod templates.
+pub const OPTIONS: [&str; 6] = [INJECT, CONTAINERS, SKIP_PRELOAD, LIBTASKD, LIBMSPTI, FAST_DUMP];
+
+/// The [`Record`](crate::record::Record) of an injection, written by Swansong.
+pub const INJECTED: &str = "swansong.dev/injected";
+
+/// Whether a value of [`INJECT`] excludes the object.
+pub fn is_opted_out(value: &str) -> bool {
+    value.trim() == "false"
+}

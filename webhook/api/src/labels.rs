@@ -1,0 +1,16 @@
+//! Labels on jobs, Pods and nodes.
+
+/// Label of a node, kept by the agent: `true`, `false` or `unknown`.
+pub const DUMP_READY: &str = "swansong.dev/dump-ready";
+
+/// Label of a job and its PodGroup; ClusterD recovers the job only if it is `on`.
+pub const PROCESS_RECOVER_ENABLE: &str = "process-recover-enable";
+
+/// Replica type of a Pod, written by ascend-operator.
+pub const REPLICA_TYPE: &str = "replica-type";
+/// The replica type under Kubeflow's name.
+pub const KUBEFLOW_REPLICA_TYPE: &str = "training.kubeflow.org/replica-type";
+/// `master` on the Pod of rank 0.
+pub const KUBEFLOW_JOB_ROLE: &str = "training.kubeflow.org/job-role";
+/// Name of the Volcano Job of a Pod.
+pub const VOLCANO_JOB_NAME: &str = "volcano.sh/job-name";
