@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::ProducesTickets;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error as RustlsError, SignatureScheme};
-use swansong_runtime::poll;
+use swansong_runtime::config::poll;
 
 use crate::event::{Event, Observer, Source};
 use crate::tls::{ClientRoots, TlsError, client_verifier};

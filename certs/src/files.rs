@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use swansong_runtime::poll;
+use swansong_runtime::config::poll;
 
 use crate::clock::Clock;
 use crate::event::{Event, Observer, Source};

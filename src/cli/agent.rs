@@ -14,7 +14,6 @@ use swansong_agent::root::HostRoot;
 use swansong_agent::run::{Agent as Running, Parts};
 use tracing::info;
 
-use super::client::client_config;
 use super::files::print;
 use super::signals::Signals;
 use crate::logging::Logging;
@@ -122,7 +121,7 @@ impl Agent {
 
     async fn serve(self, node: String, config: Config) -> anyhow::Result<()> {
         let signals = Signals::listen().context("signals can't be listened for")?;
-        let config_of_client = client_config().await.context(
+        let config_of_client = swansong_runtime::kube::config("swansong-agent").await.context(
             "the agent keeps this node's state in the API server, which can't be found; run it in a cluster, set KUBECONFIG, or check once with --once",
         )?;
         let api = ApiServer::new(config_of_client, API_PATIENCE)

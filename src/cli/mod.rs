@@ -1,7 +1,6 @@
 //! One file for each subcommand.
 
 pub(crate) mod agent;
-mod client;
 pub(crate) mod clusterd_config;
 pub(crate) mod dcmi;
 pub(crate) mod explain;

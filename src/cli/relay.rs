@@ -20,7 +20,6 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::client::client_config;
 use super::signals::Signals;
 use crate::logging::Logging;
 
@@ -99,10 +98,9 @@ impl Relay {
             resolver,
             &TlsOptions { alpn: vec![b"http/1.1".to_vec()], ..TlsOptions::default() },
         )?;
-        let config = client_config().await.map_err(|problem| {
+        let client = swansong_runtime::kube::client("swansong-relay").await.map_err(|problem| {
             anyhow!("the API server has to say whose the tokens of agents are, but {problem}; run in a cluster, or set KUBECONFIG")
         })?;
-        let client = kube::Client::try_from(config).context("no client of the API server can be made")?;
         let metrics = Arc::new(Metrics::default());
         let pump = Arc::new(Pump::new(self.patience, Arc::clone(&metrics)));
         let door = Doorkeeper::new(ApiServer::new(client), namespace, name);

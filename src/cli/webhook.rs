@@ -31,6 +31,9 @@ use self::nodes::Looking;
 use super::signals::Signals;
 use crate::logging::Logging;
 
+/// Names the webhook in requests to the API server.
+const USER_AGENT: &str = "swansong-webhook";
+
 /// More workers than this serve nothing but memory: one answers tens of thousands of reviews a second.
 const MOST_WORKERS: usize = 4;
 

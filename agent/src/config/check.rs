@@ -7,11 +7,11 @@ use serde_saphyr::{Location, Spanned};
 
 use super::Config;
 use super::file::{self, At, File};
-use super::{Fault, Faults};
+use super::{Problem, Problems};
 use crate::check::{CheckName, Family, Trust};
 
-pub(super) fn check(file: File) -> Result<Config, Faults> {
-    let mut checker = Checker { faults: Vec::new(), config: Config::default() };
+pub(super) fn check(file: File) -> Result<Config, Problems> {
+    let mut checker = Checker { problems: Vec::new(), config: Config::default() };
     checker.product(file.family, file.pci_ids.unwrap_or_default(), file.npus);
     checker.driver(file.driver.unwrap_or_default());
     checker.config.npu_smi = checker.paths("npuSmi", file.npu_smi);
@@ -31,18 +31,18 @@ pub(super) fn check(file: File) -> Result<Config, Faults> {
     checker.advisory(file.advisory);
     checker.readiness(file.readiness.unwrap_or_default());
     checker.faults(file.faults.unwrap_or_default());
-    Faults::none_or(checker.faults, checker.config)
+    Problems::none_or(checker.problems, checker.config)
 }
 
 pub(super) struct Checker {
-    faults: Vec<Fault>,
+    problems: Vec<Problem>,
     pub(super) config: Config,
 }
 
 impl Checker {
-    pub(super) fn fault(&mut self, at: &Location, key: impl Into<String>, problem: impl Into<String>) {
+    pub(super) fn problem(&mut self, at: &Location, key: impl Into<String>, message: impl Into<String>) {
         let position = (*at != Location::UNKNOWN).then(|| (at.line(), at.column()));
-        self.faults.push(Fault { position, key: key.into(), problem: problem.into() });
+        self.problems.push(Problem { position, key: key.into(), message: message.into() });
     }
 
     fn product(&mut self, family: At<String>, ids: file::PciIds, npus: At<i64>) {
@@ -57,7 +57,7 @@ impl Checker {
                         self.config.pci_ids.insert(number, family);
                     }
                 }
-                _ => self.fault(
+                _ => self.problem(
                     &family.referenced,
                     key,
                     "isn't a PCI device id; write four hexadecimal digits as `lspci -n` shows them, such as \"0xd802\"",
@@ -67,7 +67,7 @@ impl Checker {
         if let Some(npus) = npus {
             match u32::try_from(npus.value) {
                 Ok(number @ 1..=1024) => self.config.npus = Some(number),
-                _ => self.fault(
+                _ => self.problem(
                     &npus.referenced,
                     "npus",
                     format!("{} isn't a number of NPUs; give one from 1 to 1024", npus.value),
@@ -82,7 +82,7 @@ impl Checker {
             let names: Vec<&str> = Family::ALL.iter().map(|family| family.as_str()).collect();
             let problem =
                 format!("{:?} isn't a product family; choose among {}", family.value, names.join(", "));
-            self.fault(&family.referenced, key, problem);
+            self.problem(&family.referenced, key, problem);
         }
         found
     }
@@ -94,7 +94,7 @@ impl Checker {
                 Ok(minimum) => self.config.driver.minimum_version = Some(minimum),
                 Err(error) => {
                     let problem = format!("{:?} can't be compared: {error}", version.value);
-                    self.fault(&version.referenced, "driver.minimumVersion", problem);
+                    self.problem(&version.referenced, "driver.minimumVersion", problem);
                 }
             }
         }
@@ -106,7 +106,7 @@ impl Checker {
                         "{:?} isn't the name of a library; give it without folders, such as libdcmi.so",
                         library.value
                     );
-                    self.fault(&library.referenced, format!("driver.libraries[{index}]"), problem);
+                    self.problem(&library.referenced, format!("driver.libraries[{index}]"), problem);
                 }
                 self.config.driver.libraries.push(library.value);
             }
@@ -124,7 +124,7 @@ impl Checker {
         if wrong || path.value.split('/').any(|part| part == "..") {
             let problem =
                 format!("{:?} isn't an absolute path without `..`; give it from the root", path.value);
-            self.fault(&path.referenced, key, problem);
+            self.problem(&path.referenced, key, problem);
         }
         let trimmed = path.value.trim_end_matches('/');
         Some(if trimmed.is_empty() { "/".to_owned() } else { trimmed.to_owned() })
@@ -141,7 +141,7 @@ impl Checker {
         for (index, port) in ports.value.into_iter().enumerate() {
             match u16::try_from(port.value) {
                 Ok(number) if number > 0 => self.config.ports.push(number),
-                _ => self.fault(
+                _ => self.problem(
                     &port.referenced,
                     format!("ports[{index}]"),
                     format!("{} isn't a port; give a number from 1 to 65535", port.value),
@@ -160,7 +160,7 @@ impl Checker {
             });
             if !sound {
                 let problem = format!("{:?} isn't `host:port`, such as 10.0.0.1:8899", address.value);
-                self.fault(&address.referenced, "clusterd.address", problem);
+                self.problem(&address.referenced, "clusterd.address", problem);
             }
             self.config.clusterd.address = address.value;
         }
@@ -190,7 +190,7 @@ impl Checker {
             } else {
                 let known: Vec<&str> = CheckName::ALL.iter().map(|name| name.as_str()).collect();
                 let problem = format!("{:?} isn't a check; choose among {}", name.value, known.join(", "));
-                self.fault(&name.referenced, format!("advisory[{index}]"), problem);
+                self.problem(&name.referenced, format!("advisory[{index}]"), problem);
             }
         }
     }
@@ -229,7 +229,7 @@ impl Checker {
         let parsed = self.duration(key, duration)?;
         if parsed < least {
             let (parsed, least) = (format_duration(parsed), format_duration(least));
-            self.fault(&at, key, format!("{parsed} is too often; give {least} or more"));
+            self.problem(&at, key, format!("{parsed} is too often; give {least} or more"));
             return None;
         }
         Some(parsed)
@@ -242,7 +242,7 @@ impl Checker {
             _ => {
                 let problem =
                     format!("{:?} isn't a time up to an hour; write it as 30s or 2m", duration.value);
-                self.fault(&duration.referenced, key, problem);
+                self.problem(&duration.referenced, key, problem);
                 None
             }
         }

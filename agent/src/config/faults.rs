@@ -94,11 +94,15 @@ impl Checker {
     ) {
         let rule = match rule {
             Ok(rule) => rule,
-            Err(error) => return self.fault(&at, key, error.to_string()),
+            Err(error) => return self.problem(&at, key, error.to_string()),
         };
         for (at, code) in codes {
             if !add(&mut self.config.faults.rules, code.clone(), rule) {
-                self.fault(&at, format!("{key}.codes"), format!("{code} has such a rule already; keep one"));
+                self.problem(
+                    &at,
+                    format!("{key}.codes"),
+                    format!("{code} has such a rule already; keep one"),
+                );
             }
         }
     }
@@ -110,7 +114,7 @@ impl Checker {
                 Ok(code) => codes.push((text.referenced, code)),
                 Err(error) => {
                     let error: swansong_fault_model::InvalidCode = error;
-                    self.fault(&text.referenced, format!("{key}.codes[{index}]"), error.to_string());
+                    self.problem(&text.referenced, format!("{key}.codes[{index}]"), error.to_string());
                 }
             }
         }
@@ -122,7 +126,7 @@ impl Checker {
         if level.is_none() {
             let names: Vec<&str> = Level::ALL.iter().map(|level| level.as_str()).collect();
             let problem = format!("{:?} isn't a level; choose among {}", name.value, names.join(", "));
-            self.fault(&name.referenced, format!("{key}.level"), problem);
+            self.problem(&name.referenced, format!("{key}.level"), problem);
         }
         level
     }
@@ -132,7 +136,7 @@ impl Checker {
         let time = humantime::parse_duration(&text.value).ok();
         if time.is_none() {
             let problem = format!("{:?} isn't a time; write it as 20s or 24h", text.value);
-            self.fault(&text.referenced, format!("{key}.{name}"), problem);
+            self.problem(&text.referenced, format!("{key}.{name}"), problem);
         }
         time
     }

@@ -16,7 +16,7 @@ pub use self::faults::FaultSettings;
 pub use self::relay::{RelaySettings, Via};
 use crate::check::{CheckName, Family, Trust, Version, pci_ids};
 use crate::readiness;
-pub use swansong_runtime::{ConfigError, Fault, Faults};
+pub use swansong_runtime::config::{ConfigError, Problem, Problems};
 
 /// What the operator of a cluster may set; plain data that has been proven.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,8 +129,8 @@ impl Config {
     /// # Errors
     ///
     /// With every fault found, each with its place and key.
-    pub fn parse(text: &str) -> Result<Self, Faults> {
-        check::check(swansong_runtime::read_shape(text, None)?)
+    pub fn parse(text: &str) -> Result<Self, Problems> {
+        check::check(swansong_runtime::config::read_shape(text, None)?)
     }
 
     /// Reads a configuration from a file.
@@ -139,6 +139,6 @@ impl Config {
     ///
     /// When the file can't be read or [`Config::parse`] refuses it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        swansong_runtime::load(path, Self::parse)
+        swansong_runtime::config::load(path, Self::parse)
     }
 }

@@ -79,7 +79,7 @@ impl Checker {
             if !is_name(&namespace.value) {
                 let problem =
                     format!("{:?} isn't the name of a namespace; \"\" is for none", namespace.value);
-                self.fault(&namespace.referenced, "faults.relay.configMapNamespace", problem);
+                self.problem(&namespace.referenced, "faults.relay.configMapNamespace", problem);
             }
             relay.config_map_namespace = Some(namespace.value).filter(|name| !name.is_empty());
         }
@@ -94,14 +94,14 @@ impl Checker {
         let Some(address) = via.address else {
             if let Some(path) = via.authority.or(via.token) {
                 let problem = "an address is missing, HOST:PORT of the cluster's relay".to_owned();
-                self.fault(&path.referenced, "faults.relay.via", problem);
+                self.problem(&path.referenced, "faults.relay.via", problem);
             }
             return None;
         };
         let mut relay = Via::at(&address.value);
         if relay.is_none() {
             let problem = format!("{:?} isn't HOST:PORT of the cluster's relay", address.value);
-            self.fault(&address.referenced, "faults.relay.via.address", problem);
+            self.problem(&address.referenced, "faults.relay.via.address", problem);
         }
         let authority = self.path("faults.relay.via.authority", via.authority);
         let token = self.path("faults.relay.via.token", via.token);

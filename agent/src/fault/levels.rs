@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use swansong_fault_model::{Classifier, ClassifierSelector, ClassifierSource, ReloadResult, Rules};
+use swansong_runtime::supervisor::{Progress, TaskError};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
 use crate::config::FaultSettings;
 use crate::node::{ApiServer, Texts, Timing, follow_config_map};
-use crate::run::{Ended, Progress};
 
 /// The ConfigMap by which a cluster's device plugins are told how faults are classified, and its keys.
 const NAMESPACE: &str = "kube-system";
@@ -93,7 +93,7 @@ impl LevelWatch {
         api: Arc<ApiServer>,
         timing: Arc<Timing>,
         progress: Progress,
-    ) -> Result<Infallible, Ended> {
+    ) -> Result<Infallible, TaskError> {
         let cluster =
             follow_config_map(&api, (NAMESPACE, NAME), &timing, |texts| self.cluster(texts), &progress);
         tokio::select! {
@@ -104,11 +104,11 @@ impl LevelWatch {
 
     async fn follow_file(&self) -> Infallible {
         let Some(path) = self.file.clone() else { return std::future::pending().await };
-        let read = move || swansong_runtime::read(&path);
+        let read = move || swansong_runtime::config::read(&path);
         if let Ok(first) = spawn_blocking(read.clone()).await {
             self.file(first);
         }
-        swansong_runtime::poll(FILE_INTERVAL, read, |read| self.file(read)).await
+        swansong_runtime::config::poll(FILE_INTERVAL, read, |read| self.file(read)).await
     }
 
     /// What the cluster's ConfigMap says.

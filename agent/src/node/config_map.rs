@@ -9,7 +9,7 @@ use tracing::warn;
 
 use super::api::ApiServer;
 use super::follow::{Change, Follow, Timing, follow};
-use crate::run::Progress;
+use swansong_runtime::supervisor::Progress;
 
 /// The texts of a ConfigMap by their keys.
 pub(crate) type Texts = BTreeMap<String, Option<String>>;

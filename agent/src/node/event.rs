@@ -19,7 +19,9 @@ use tracing::warn;
 use super::api::{ApiError, ApiServer};
 use super::follow::Timing;
 use super::write::time;
-use crate::run::{Metrics, Pause, Progress};
+use crate::run::Metrics;
+use swansong_runtime::backoff::Backoff;
+use swansong_runtime::supervisor::Progress;
 
 /// What waits to be told; more is counted as dropped.
 const QUEUE: usize = 256;
@@ -132,7 +134,7 @@ impl Recorder {
 
     /// Tells what comes, as fast as it may.
     pub(crate) async fn run(&mut self, api: &ApiServer, timing: &Timing, progress: &Progress) -> Infallible {
-        let mut pause = Pause::new(timing.first_pause, timing.last_pause);
+        let mut backoff = Backoff::new(timing.backoff);
         loop {
             progress.alive();
             let wake = self.known.next_due();
@@ -162,11 +164,11 @@ impl Recorder {
                     Ok(()) => {
                         self.metrics.event_told();
                         progress.succeeded();
-                        pause.reset();
+                        backoff.reset();
                     }
                     Err(error) => {
                         self.metrics.api_failed("events");
-                        let wait = pause.next(error.retry_after());
+                        let wait = backoff.next_delay(error.retry_after());
                         warn!(%error, ?wait, "an Event can't be told; trying again");
                         progress.failed(&error);
                         sleep(wait).await;

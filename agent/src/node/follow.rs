@@ -12,7 +12,8 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::api::{ApiError, ApiServer};
-use crate::run::{Pause, Progress};
+use swansong_runtime::backoff::{Backoff, Limits};
+use swansong_runtime::supervisor::Progress;
 
 /// An object of more is none that etcd would hold.
 const LONGEST_LINE: usize = 8 << 20;
@@ -24,10 +25,8 @@ pub struct Timing {
     pub watch: Duration,
     /// How long a watch may be silent. The API server sends a bookmark every minute.
     pub silence: Duration,
-    /// The pause after the first failure.
-    pub first_pause: Duration,
-    /// The longest pause.
-    pub last_pause: Duration,
+    /// The delay between attempts.
+    pub backoff: Limits,
 }
 
 impl Default for Timing {
@@ -35,8 +34,7 @@ impl Default for Timing {
         Self {
             watch: Duration::from_mins(6),
             silence: Duration::from_secs(150),
-            first_pause: Duration::from_millis(500),
-            last_pause: Duration::from_secs(30),
+            backoff: Limits { first: Duration::from_millis(500), max: Duration::from_secs(30) },
         }
     }
 }
@@ -91,17 +89,17 @@ pub(crate) async fn follow(
 ) -> Infallible {
     // Names of nodes have no character that means something in a URL.
     let selection = format!("{path}?fieldSelector={}%3D{}", selector.0, selector.1);
-    let mut pause = Pause::new(timing.first_pause, timing.last_pause);
+    let mut backoff = Backoff::new(timing.backoff);
     loop {
         progress.alive();
         match round(api, &selection, timing, follower, progress).await {
             Ok(()) => {
-                pause.reset();
+                backoff.reset();
                 // A server that ends watches at once isn't asked in a tight loop.
-                sleep(timing.first_pause).await;
+                sleep(timing.backoff.first).await;
             }
             Err(error) => {
-                let wait = pause.next(error.retry_after());
+                let wait = backoff.next_delay(error.retry_after());
                 warn!(%error, wait = ?wait, "the API server can't be asked; trying again");
                 progress.failed(&error);
                 sleep(wait).await;

@@ -34,7 +34,7 @@ use super::story::Story;
 use super::terms::{JobNote, Parcel, Preflight, Step, World};
 use crate::fault::{Clock, Levels, millis};
 use crate::node::{ApiError, ApiServer, NodeState};
-use crate::run::{Ended, Progress};
+use swansong_runtime::supervisor::{Progress, TaskError};
 
 /// The longest between two rounds: what is only told by time is looked at so often.
 const TICK: Duration = Duration::from_secs(5);
@@ -107,11 +107,16 @@ struct Reported {
 }
 
 /// Relays until it can't.
-pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> Result<Infallible, Ended> {
+pub(crate) async fn run(
+    parts: Arc<Parts>,
+    queue: Queue,
+    progress: Progress,
+) -> Result<Infallible, TaskError> {
     let folder = parts.folder.clone();
     let opened = tokio::task::spawn_blocking(move || Store::open(&folder)).await;
-    let store =
-        opened.map_err(|panic| Ended(panic.to_string()))?.map_err(|error| Ended(error.to_string()))?;
+    let store = opened
+        .map_err(|panic| TaskError(panic.to_string()))?
+        .map_err(|error| TaskError(error.to_string()))?;
     let mut episodes = Episodes::of(&parts.node, &parts.sources);
     let over = store.restore(&mut episodes);
     let remembered = episodes.standing().map(|(_, episode)| episode.clone()).collect();
@@ -153,7 +158,7 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
     let mut device_plugin = parts.inputs.device_plugin.clone();
     loop {
         progress.alive();
-        let Some(mut own) = store.take() else { return Err(Ended("the outbox is gone".to_owned())) };
+        let Some(mut own) = store.take() else { return Err(TaskError("the outbox is gone".to_owned())) };
         let mut seen = Vec::new();
         while seen.len() < MOST
             && let Ok(one) = queue.try_recv()
@@ -174,10 +179,10 @@ pub(crate) async fn run(parts: Arc<Parts>, queue: Queue, progress: Progress) -> 
                     let Some(own) = store.take() else { continue };
                     store = Some(task.take_in(own, &[one]).await?);
                 }
-                None => return Err(Ended("no source is left".to_owned())),
+                None => return Err(TaskError("no source is left".to_owned())),
             },
             Some(done) = task.jobs.join_next(), if !task.jobs.is_empty() => {
-                let done = done.map_err(|panic| Ended(panic.to_string()))?;
+                let done = done.map_err(|panic| TaskError(panic.to_string()))?;
                 let Some(own) = store.take() else { continue };
                 store = Some(task.done(own, done).await?);
             }
@@ -235,7 +240,7 @@ impl Task<'_> {
     }
 
     /// Decides and begins what is to be done. The answer is when to look again.
-    async fn decide(&mut self, store: Store) -> Result<(Store, Option<Duration>), Ended> {
+    async fn decide(&mut self, store: Store) -> Result<(Store, Option<Duration>), TaskError> {
         let now = self.now();
         let mut step = self.step(&store, now);
         self.note_holds(&store, &step);
@@ -302,7 +307,7 @@ impl Task<'_> {
         })
     }
 
-    async fn done(&mut self, store: Store, done: Done) -> Result<Store, Ended> {
+    async fn done(&mut self, store: Store, done: Done) -> Result<Store, TaskError> {
         match done {
             Done::Sent { route, batch, answer } => {
                 self.sending = false;

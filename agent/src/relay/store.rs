@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 use super::episode::Episode;
 use super::episodes::{Change, Episodes};
 use super::terms::{Head, Note, Stands, Verdict};
-use crate::run::Ended;
+use swansong_runtime::supervisor::TaskError;
 
 /// How long another process is waited for that still uses the outbox: the agent before, which is being ended.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -251,13 +251,13 @@ impl Store {
 pub(crate) async fn with<R: Send + 'static>(
     mut store: Store,
     work: impl FnOnce(&mut Store) -> R + Send + 'static,
-) -> Result<(Store, R), Ended> {
+) -> Result<(Store, R), TaskError> {
     spawn_blocking(move || {
         let result = work(&mut store);
         (store, result)
     })
     .await
-    .map_err(|panic| Ended(format!("the outbox: {panic}")))
+    .map_err(|panic| TaskError(format!("the outbox: {panic}")))
 }
 
 fn report(opened: &Opened) {

@@ -10,12 +10,12 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use super::status::{Look, Shared};
-use super::task::{Ended, Progress};
 use crate::check::{Dialled, PortOwners, Surroundings, dial as dial_once, run as run_checks};
 use crate::config::Config;
 use crate::node::ApiServer;
 use crate::report::Report;
 use crate::root::HostRoot;
+use swansong_runtime::supervisor::{Progress, TaskError};
 
 /// A round takes some milliseconds; one that takes so long hangs.
 const HANGS: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ pub(super) async fn run(
     api: Arc<ApiServer>,
     host_root: PathBuf,
     progress: Progress,
-) -> Result<Infallible, Ended> {
+) -> Result<Infallible, TaskError> {
     let end = rounds(&shared, &config, &api, &host_root, &progress).await;
     shared.look.send_replace(Look::Failed);
     end
@@ -42,7 +42,7 @@ async fn rounds(
     api: &ApiServer,
     host_root: &Path,
     progress: &Progress,
-) -> Result<Infallible, Ended> {
+) -> Result<Infallible, TaskError> {
     let mut soon = shared.soon.subscribe();
     let port_owners = Arc::new(PortOwners::default());
     loop {
@@ -55,8 +55,8 @@ async fn rounds(
         let mut hangs = false;
         let report = loop {
             match timeout(HANGS, &mut round).await {
-                Ok(Ok(report)) => break report.map_err(Ended)?,
-                Ok(Err(panic)) => return Err(Ended(format!("a check failed: {panic}"))),
+                Ok(Ok(report)) => break report.map_err(TaskError)?,
+                Ok(Err(panic)) => return Err(TaskError(format!("a check failed: {panic}"))),
                 Err(_) if hangs => {}
                 Err(_) => {
                     warn!(after = ?HANGS, "the checks don't come to an end; does a file system of the host hang?");
@@ -104,12 +104,12 @@ pub(super) async fn dial(
     shared: Arc<Shared>,
     config: Arc<Config>,
     progress: Progress,
-) -> Result<Infallible, Ended> {
+) -> Result<Infallible, TaskError> {
     loop {
         progress.alive();
         let settings = config.clusterd.clone();
         let dialled = spawn_blocking(move || dial_once(&settings.address, settings.timeout)).await;
-        let dialled = dialled.map_err(|panic| Ended(panic.to_string()))?;
+        let dialled = dialled.map_err(|panic| TaskError(panic.to_string()))?;
         if dialled == Dialled::Connected {
             progress.succeeded();
         } else {

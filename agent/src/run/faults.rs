@@ -13,12 +13,12 @@ use tokio::task::JoinSet;
 
 use super::relayed;
 use super::status::Shared;
-use super::task::supervise;
 use crate::config::{Config, RelaySettings};
 use crate::fault::source::{Dcmi, DcmiSettings, DeviceNodes, DevicePluginWatch, Out, Source};
 use crate::fault::{Clock, LevelWatch};
 use crate::node::{ApiServer, Events, Timing};
 use crate::relay::{self, ByRelay, ConfigMapSink, Episode, Inputs, Parts, Queue, Routes, Story};
+use swansong_runtime::supervisor::supervise;
 
 /// What waits between the sources and the relay: a burst of all devices. A source that finds no room waits.
 const ROOM: usize = 1024;
@@ -96,7 +96,7 @@ pub(super) fn start(all: &mut JoinSet<Infallible>, common: &Common, settings: &R
         relay::run(Arc::clone(&parts), Arc::clone(&queue), progress)
     }));
     let heartbeat = config.readiness.heartbeat;
-    let patience = timing.last_pause.saturating_mul(3) + Duration::from_mins(1);
+    let patience = timing.backoff.max.saturating_mul(3) + Duration::from_mins(1);
     let task = shared.tasks.add("relayed", patience);
     all.spawn(supervise(task, move |progress| {
         let (shared, api, timing) = (Arc::clone(&shared), Arc::clone(&api), Arc::clone(&timing));
@@ -104,7 +104,7 @@ pub(super) fn start(all: &mut JoinSet<Infallible>, common: &Common, settings: &R
     }));
     {
         let Common { shared, api, timing, .. } = common.clone();
-        let patience = timing.watch.saturating_mul(2) + timing.last_pause + Duration::from_mins(1);
+        let patience = timing.watch.saturating_mul(2) + timing.backoff.max + Duration::from_mins(1);
         all.spawn(supervise(shared.tasks.add("levels", patience), move |progress| {
             Arc::clone(&levels).run(Arc::clone(&api), Arc::clone(&timing), progress)
         }));
@@ -132,7 +132,7 @@ fn device_nodes(
 ) {
     let nodes = Arc::new(DeviceNodes::new(&common.host_root, Arc::clone(&common.config)));
     let (out, remembering) = (out.clone(), remembering.clone());
-    let task = common.shared.tasks.add_source(DeviceNodes::NAME, SOURCE_PATIENCE);
+    let task = common.shared.tasks.add_optional(DeviceNodes::NAME, SOURCE_PATIENCE);
     all.spawn(supervise(task, move |progress| {
         let (nodes, out, mut remembering) = (Arc::clone(&nodes), out.clone(), remembering.clone());
         async move {
@@ -149,6 +149,6 @@ fn device_nodes(
 
 fn source<S: Source>(all: &mut JoinSet<Infallible>, common: &Common, source: S, out: &Out) {
     let (source, out) = (Arc::new(source), out.clone());
-    let task = common.shared.tasks.add_source(S::NAME, SOURCE_PATIENCE);
+    let task = common.shared.tasks.add_optional(S::NAME, SOURCE_PATIENCE);
     all.spawn(supervise(task, move |progress| Arc::clone(&source).run(out.clone(), progress)));
 }

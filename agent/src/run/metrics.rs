@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use prometheus_client::encoding::prometheus_text;
 use prometheus_client::metrics::counter::Counter;
@@ -15,6 +15,7 @@ use crate::preload::{Outcome, PodVerdict};
 use crate::readiness::Cause;
 use crate::relay::Metrics as RelayMetrics;
 use crate::report::{Ready, Report, Status};
+use swansong_runtime::supervisor::Tasks;
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 type Numbers<const N: usize> = Family<Labels<N>, Gauge<i64, AtomicI64>>;
@@ -41,13 +42,11 @@ pub(crate) struct Metrics {
     events: Family<Labels<1>, Counter>,
     containers: Numbers<1>,
     scan_duration: Seconds,
-    restarts: Family<Labels<1>, Counter>,
-    success: Family<Labels<1>, Seconds>,
 }
 
 impl Metrics {
     /// Metrics of an agent that has done nothing yet.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(tasks: &Tasks) -> Self {
         let mut registry = Registry::with_prefix("swansong_agent");
         registry.register("build", "The program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
         let metrics = Self {
@@ -60,8 +59,6 @@ impl Metrics {
             events: Family::default(),
             containers: Family::default(),
             scan_duration: Seconds::default(),
-            restarts: Family::default(),
-            success: Family::default(),
             registry: Registry::default(),
         };
         let r = &mut registry;
@@ -89,12 +86,7 @@ impl Metrics {
             "How long the last look at the processes took",
             metrics.scan_duration.clone(),
         );
-        r.register("task_restarts", "Tasks that ended and were started anew", metrics.restarts.clone());
-        r.register(
-            "task_last_success_timestamp_seconds",
-            "When a task last did what it is for; 0 for never",
-            metrics.success.clone(),
-        );
+        tasks.register(r);
         metrics.begin();
         Self { registry, ..metrics }
     }
@@ -176,19 +168,5 @@ impl Metrics {
             self.containers.get_or_create(&[("outcome", name)]).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
         self.scan_duration.set(took.as_secs_f64());
-    }
-
-    pub(super) fn task_known(&self, task: &'static str) {
-        let _ = self.restarts.get_or_create(&[("task", task)]);
-        let _ = self.success.get_or_create(&[("task", task)]);
-    }
-
-    pub(super) fn task_died(&self, task: &'static str) {
-        self.restarts.get_or_create(&[("task", task)]).inc();
-    }
-
-    pub(super) fn task_succeeded(&self, task: &'static str) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.success.get_or_create(&[("task", task)]).set(now.as_secs_f64());
     }
 }

@@ -13,13 +13,11 @@
 mod check;
 mod faults;
 mod metrics;
-mod pause;
 mod pods;
 mod preload;
 mod relayed;
 mod serve;
 mod status;
-mod task;
 mod tell;
 
 use std::fmt;
@@ -35,13 +33,11 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
 pub(crate) use self::metrics::Metrics;
-pub(crate) use self::pause::Pause;
 use self::status::Shared;
-pub use self::task::{Ended, Progress};
-use self::task::{Tasks, supervise};
 use crate::config::Config;
 use crate::node::{ApiServer, NodeState, Recorder, Timing};
 use crate::root::HostRoot;
+use swansong_runtime::supervisor::{Tasks, supervise};
 
 /// What an agent is made of.
 #[derive(Debug)]
@@ -101,10 +97,10 @@ impl Agent {
         let failed = |problem| StartError::Bind { address: parts.health_listen, problem };
         let listener = TcpListener::bind(parts.health_listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let metrics = Arc::new(Metrics::new());
+        let tasks = Tasks::default();
+        let metrics = Arc::new(Metrics::new(&tasks));
         let boot_id = boot_id(&parts.host_root);
-        let shared =
-            Arc::new(Shared::new(parts.node.clone(), boot_id, Tasks::new(Arc::clone(&metrics)), metrics));
+        let shared = Arc::new(Shared::new(parts.node.clone(), boot_id, tasks, metrics));
         let told = parts.config.faults.relay.enabled;
         let clusterd = told.then(|| faults::clusterd(&parts.config)).transpose()?;
         Ok(Self { listener, address, shared, clusterd, parts })
@@ -124,7 +120,7 @@ impl Agent {
         let recorder = Arc::new(Mutex::new(recorder));
         // One that hangs is told as such long before; the limit here is for what can't be told any more.
         let patience = |interval: Duration| interval.saturating_mul(3) + Duration::from_mins(1);
-        let network = timing.watch.saturating_mul(2) + timing.last_pause + Duration::from_mins(1);
+        let network = timing.watch.saturating_mul(2) + timing.backoff.max + Duration::from_mins(1);
         let mut all = JoinSet::new();
 
         {

@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 use tracing::warn;
 
 use super::status::Shared;
-use super::task::{Ended, Progress};
 use crate::node::{ApiServer, Change, Follow, Timing, follow};
 use crate::preload::InjectedPod;
 use crate::relay::NpuPod;
+use swansong_runtime::supervisor::{Progress, TaskError};
 
 /// Keeps the lists of pods.
 pub(super) async fn watch(
@@ -19,7 +19,7 @@ pub(super) async fn watch(
     api: Arc<ApiServer>,
     timing: Arc<Timing>,
     progress: Progress,
-) -> Result<Infallible, Ended> {
+) -> Result<Infallible, TaskError> {
     let selector = ("spec.nodeName", shared.node_name.clone());
     let mut follower = Pods(Arc::clone(&shared));
     Ok(follow(&api, "/api/v1/pods", (selector.0, &selector.1), &timing, &mut follower, &progress).await)

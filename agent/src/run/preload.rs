@@ -10,12 +10,12 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
 use super::status::Shared;
-use super::task::{Ended, Progress};
 use crate::Machine;
 use crate::config::Config;
 use crate::node::{About, Events, Outgoing};
 use crate::preload::{ContainerVerdict, Outcome, PodVerdict, Settler, scan};
 use crate::readiness::shorten;
+use swansong_runtime::supervisor::{Progress, TaskError};
 
 /// The annotation of Events that names the verdict's reason.
 const WHY: &str = "swansong.dev/why";
@@ -27,7 +27,7 @@ pub(super) async fn run(
     host_root: PathBuf,
     events: Events,
     progress: Progress,
-) -> Result<Infallible, Ended> {
+) -> Result<Infallible, TaskError> {
     let proc = host_root.join("proc");
     let begun = Instant::now();
     let mut settler = Settler::new(config.grace);
@@ -41,7 +41,9 @@ pub(super) async fn run(
             let (proc, grace) = (proc.clone(), config.grace);
             // A file system of a container may hang; then this waits, and is seen to be stuck.
             let scanned = spawn_blocking(move || scan(&proc, &pods, grace, Machine::HERE)).await;
-            scanned.map_err(|panic| Ended(panic.to_string()))?.map_err(|error| Ended(error.to_string()))?
+            scanned
+                .map_err(|panic| TaskError(panic.to_string()))?
+                .map_err(|error| TaskError(error.to_string()))?
         };
         tell(&mut settler, &verdicts, begun.elapsed(), &events);
         shared.metrics.scanned(&verdicts, start.elapsed());

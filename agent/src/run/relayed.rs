@@ -8,12 +8,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
-use super::pause::Pause;
 use super::status::Shared;
-use super::task::{Ended, Progress};
 use crate::node::{ApiServer, Timing, tell_relayed};
 use crate::readiness::{Condition, shorten};
 use crate::relay::Told;
+use swansong_runtime::backoff::Backoff;
+use swansong_runtime::supervisor::{Progress, TaskError};
 
 /// Between two writes, whatever happens: what comes and goes must not keep the API server busy.
 const GAP: Duration = Duration::from_secs(5);
@@ -30,8 +30,8 @@ pub(super) async fn run(
     heartbeat: Duration,
     mut told: watch::Receiver<Option<Told>>,
     progress: Progress,
-) -> Result<Infallible, Ended> {
-    let mut pause = Pause::new(timing.first_pause, timing.last_pause);
+) -> Result<Infallible, TaskError> {
+    let mut backoff = Backoff::new(timing.backoff);
     let mut nodes = shared.seen.subscribe();
     let mut not_before = Instant::now();
     // By chance, so that the heartbeats of a cluster that was started at once don't come at once.
@@ -58,14 +58,14 @@ pub(super) async fn run(
                             "told whether faults are relayed"
                         );
                         super::tell::show(&shared.seen, state);
-                        pause.reset();
+                        backoff.reset();
                         not_before = now + GAP;
                         beat = now + heartbeat.mul_f64(1.0 + fastrand::f64());
                         progress.succeeded();
                     }
                     Err(error) => {
                         shared.metrics.api_failed("relayed");
-                        let wait = pause.next(error.retry_after());
+                        let wait = backoff.next_delay(error.retry_after());
                         warn!(%error, ?wait, "whether faults are relayed can't be told; trying again");
                         progress.failed(&error);
                         not_before = now + wait;
@@ -79,7 +79,7 @@ pub(super) async fn run(
         tokio::select! {
             changed = told.changed() => {
                 if changed.is_err() {
-                    return Err(Ended("the relay is gone".to_owned()));
+                    return Err(TaskError("the relay is gone".to_owned()));
                 }
                 not_before = not_before.max(Instant::now() + HOLD);
             }

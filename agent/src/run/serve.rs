@@ -21,6 +21,7 @@ use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::status::Shared;
+use swansong_runtime::supervisor::TaskState;
 
 /// Probes and scrapes need a few.
 const CONNECTIONS: usize = 64;
@@ -75,19 +76,19 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) -> Infalli
 
 /// Every task.
 async fn health(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
-    verdict(&shared.tasks.ill())
+    verdict(&shared.tasks.unhealthy())
 }
 
 /// Those that a restart may mend. A source of faults whose driver is away isn't among them.
 async fn alive(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
-    verdict(&shared.tasks.failing())
+    verdict(&shared.tasks.unhealthy_essential())
 }
 
-fn verdict(ill: &[(&str, &str)]) -> (StatusCode, String) {
-    if ill.is_empty() {
+fn verdict(unhealthy: &[(&str, TaskState)]) -> (StatusCode, String) {
+    if unhealthy.is_empty() {
         return (StatusCode::OK, "ok\n".to_owned());
     }
-    let list: Vec<String> = ill.iter().map(|(name, state)| format!("{name} is {state}")).collect();
+    let list: Vec<String> = unhealthy.iter().map(|(name, state)| format!("{name} is {state}")).collect();
     (StatusCode::SERVICE_UNAVAILABLE, format!("{}; see /status\n", list.join(", ")))
 }
 
@@ -116,8 +117,8 @@ mod tests {
     use tokio::net::TcpStream;
 
     use super::super::metrics::Metrics;
-    use super::super::task::Tasks;
     use super::*;
+    use swansong_runtime::supervisor::Tasks;
 
     async fn connect(address: SocketAddr, head: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(address).await.expect("connected");
@@ -129,8 +130,8 @@ mod tests {
     async fn whoever_holds_connections_keeps_no_probe_out() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("bound");
-        let metrics = Arc::new(Metrics::new());
-        let tasks = Tasks::new(Arc::clone(&metrics));
+        let tasks = Tasks::default();
+        let metrics = Arc::new(Metrics::new(&tasks));
         let shared = Arc::new(Shared::new("n".to_owned(), None, tasks, metrics));
         let server = tokio::spawn(serve(listener, shared));
         let mut held = Vec::new();

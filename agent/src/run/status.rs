@@ -8,12 +8,12 @@ use tokio::sync::watch;
 
 use super::NodeSeen;
 use super::metrics::Metrics;
-use super::task::{TaskView, Tasks};
 use crate::check::Dialled;
 use crate::preload::{InjectedPod, PodVerdict};
 use crate::readiness::Condition;
 use crate::relay::{NpuPod, View as FaultView};
 use crate::report::{Ready, Report};
+use swansong_runtime::supervisor::{TaskStatus, Tasks};
 
 /// The last round of checks.
 #[derive(Debug, Clone)]
@@ -63,7 +63,7 @@ struct View<'a> {
     preload: &'a [PodVerdict],
     #[serde(skip_serializing_if = "Option::is_none")]
     faults: Option<&'a FaultView>,
-    tasks: Vec<TaskView>,
+    tasks: Vec<TaskStatus>,
 }
 
 #[derive(Serialize)]
@@ -145,7 +145,7 @@ impl Shared {
             told,
             preload: &verdicts,
             faults: faults.as_deref(),
-            tasks: self.tasks.view(),
+            tasks: self.tasks.status(),
         };
         // Strings, numbers and lists can always be written.
         serde_json::to_string_pretty(&view).unwrap_or_default() + "\n"

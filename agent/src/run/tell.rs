@@ -10,15 +10,15 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use super::NodeSeen;
-use super::pause::Pause;
 use super::status::{Look, Shared};
-use super::task::{Ended, Progress};
 use crate::config::Config;
 use crate::node::{
     About, ApiError, ApiServer, Change, Events, Follow, NodeState, Outgoing, Timing, follow, tell,
     toggle_taint,
 };
 use crate::readiness::{Looked, News, Now, Readiness, Step};
+use swansong_runtime::backoff::Backoff;
+use swansong_runtime::supervisor::{Progress, TaskError};
 
 /// The annotation of Events that names the checks they are about.
 const CHECKS: &str = "swansong.dev/checks";
@@ -32,7 +32,7 @@ pub(super) async fn watch_node(
     api: Arc<ApiServer>,
     timing: Arc<Timing>,
     progress: Progress,
-) -> Result<Infallible, Ended> {
+) -> Result<Infallible, TaskError> {
     let mut follower = Own(Arc::clone(&shared));
     let selector = ("metadata.name", shared.node_name.as_str());
     Ok(follow(&api, "/api/v1/nodes", selector, &timing, &mut follower, &progress).await)
@@ -82,11 +82,11 @@ pub(super) async fn run(
     timing: Arc<Timing>,
     events: Events,
     progress: Progress,
-) -> Result<Infallible, Ended> {
+) -> Result<Infallible, TaskError> {
     let begun = Instant::now();
     let mut core = Readiness::new(config.readiness.clone(), shared.node_name.clone(), shared.boot_id.clone());
     let (mut looks, mut nodes) = (shared.look.subscribe(), shared.seen.subscribe());
-    let mut pause = Pause::new(timing.first_pause, timing.last_pause);
+    let mut backoff = Backoff::new(timing.backoff);
     let mut quiet_until = begun;
     loop {
         progress.alive();
@@ -108,12 +108,12 @@ pub(super) async fn run(
             } else if quiet_until <= Instant::now() {
                 match write(&shared, &api, &node, &step).await {
                     Ok(()) => {
-                        pause.reset();
+                        backoff.reset();
                         // What the answer shows is compared at once.
                         continue;
                     }
                     Err(error) => {
-                        let wait = pause.next(error.retry_after());
+                        let wait = backoff.next_delay(error.retry_after());
                         warn!(%error, ?wait, "the node's state can't be told; trying again");
                         progress.failed(&error);
                         quiet_until = Instant::now() + wait;

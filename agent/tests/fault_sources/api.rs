@@ -12,6 +12,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use swansong_agent::node::{ApiServer, Timing};
+use swansong_runtime::backoff::Limits;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -52,7 +53,10 @@ impl Fake {
         tokio::spawn(async move { axum::serve(listener, router).await });
         let config = kube::Config::new(format!("http://{address}").parse().expect("a URL"));
         let api = ApiServer::new(config, Duration::from_secs(5)).expect("a client");
-        let timing = Timing { first_pause: Duration::from_millis(20), ..Timing::default() };
+        let timing = Timing {
+            backoff: Limits { first: Duration::from_millis(20), max: Duration::from_secs(30) },
+            ..Timing::default()
+        };
         (Arc::new(api), Arc::new(timing))
     }
 }

@@ -44,7 +44,7 @@ async fn what_the_device_plugin_publishes_is_followed() {
     let source = Arc::new(DevicePluginWatch::new("n", api, timing, clock));
     let (mut publishes, view) = (source.publishes(), source.view());
     let (out, _seen) = mpsc::channel(1);
-    let task = tokio::spawn(source.run(out, Progress::unobserved(DevicePluginWatch::NAME)));
+    let task = tokio::spawn(source.run(out, Progress::unsupervised(DevicePluginWatch::NAME)));
     let carries = |npu| view.borrow().report_of(Subject::Npu(npu), &Code::from(0x80E0_1801), clock.now());
     until(&mut publishes, "missing", |now| *now == PluginState::Missing).await;
     assert_eq!(carries(3), PluginReport::NotReported);
@@ -76,7 +76,7 @@ async fn the_classification_of_the_cluster_is_followed() {
     let (api, timing) = fake.serve().await;
     let watch = Arc::new(LevelWatch::new(&settings));
     let mut levels = watch.levels();
-    let task = tokio::spawn(watch.run(api, timing, Progress::unobserved("levels")));
+    let task = tokio::spawn(watch.run(api, timing, Progress::unsupervised("levels")));
     let of_file = until(&mut levels, "the file", |levels| {
         levels.origin == ClassifierSource::File && levels.has_checked_config_map
     })

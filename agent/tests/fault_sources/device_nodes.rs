@@ -79,7 +79,7 @@ fn source(host: &Host, config: &str) -> Arc<DeviceNodes> {
 impl Watching {
     fn start(source: Arc<DeviceNodes>) -> Self {
         let (out, seen) = mpsc::channel(16);
-        let progress = Progress::unobserved(DeviceNodes::NAME);
+        let progress = Progress::unsupervised(DeviceNodes::NAME);
         let task = tokio::spawn(async move {
             let Err(ended) = source.run(out, progress).await;
             panic!("{ended}");

@@ -8,6 +8,7 @@ use serde_json::json;
 use swansong_agent::config::Config;
 use swansong_agent::node::{ApiServer, Timing};
 use swansong_agent::run::{Agent, Parts};
+use swansong_runtime::backoff::Limits;
 use tokio::task::JoinHandle;
 
 use crate::api::{Fake, Trouble, eventually};
@@ -19,8 +20,7 @@ fn timing() -> Timing {
     Timing {
         watch: Duration::from_mins(1),
         silence: Duration::from_millis(300),
-        first_pause: Duration::from_millis(50),
-        last_pause: Duration::from_millis(500),
+        backoff: Limits { first: Duration::from_millis(50), max: Duration::from_millis(500) },
     }
 }
 

@@ -12,9 +12,10 @@ use swansong_certs::{
     TlsOptions, server_config, server_config_with_clients, service_names,
 };
 
+use super::USER_AGENT;
 use super::background::Background;
 use super::rotation::Rotation;
-use crate::cli::client::{IN_CLUSTER, client_config};
+use swansong_runtime::kube::is_in_cluster;
 
 /// Set by the manifests from the downward API.
 const POD_NAMESPACE: &str = "POD_NAMESPACE";
@@ -109,7 +110,7 @@ impl Certificate {
             return Ok("files");
         }
         self.rotation.check()?;
-        let config = client_config().await.map_err(|problem| {
+        let config = swansong_runtime::kube::config(USER_AGENT).await.map_err(|problem| {
             anyhow!(
                 "without --tls-cert and --tls-key the certificate is kept in a Secret, but there is no cluster to keep \
                  it in: {problem}; give both files, run in a cluster, or set KUBECONFIG"
@@ -138,5 +139,5 @@ impl Certificate {
 /// The pod's name. Outside a pod a name is left to chance, since two processes of a machine share its host name.
 fn replica() -> Option<String> {
     let named = |variable| env::var(variable).ok().filter(|name| !name.is_empty());
-    named(POD_NAME).or_else(|| env::var_os(IN_CLUSTER).and_then(|_| named(HOSTNAME)))
+    named(POD_NAME).or_else(|| is_in_cluster().then(|| named(HOSTNAME)).flatten())
 }

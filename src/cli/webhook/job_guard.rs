@@ -1,7 +1,6 @@
 //! The job guard beside the server. Nothing that befalls it touches admission or readiness.
 
 use std::convert::Infallible;
-use std::env;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +14,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
+use super::USER_AGENT;
 use super::observe;
-use crate::cli::client::{IN_CLUSTER, client_config};
+use swansong_runtime::kube::is_in_cluster;
 
 /// Pauses before it is started anew; each is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ impl When {
     /// Who tries the webhook on his own machine doesn't want objects created in whatever cluster his kubeconfig names.
     fn applies(self) -> bool {
         match self {
-            Self::Auto => env::var_os(IN_CLUSTER).is_some(),
+            Self::Auto => is_in_cluster(),
             Self::On => true,
             Self::Off => false,
         }
@@ -106,7 +106,7 @@ impl JobGuard {
 
 /// Guards until something prevents it, and says what.
 async fn guard(triggers: Vec<String>, metrics: Arc<Metrics>) -> String {
-    let config = match client_config().await {
+    let config = match swansong_runtime::kube::config(USER_AGENT).await {
         Ok(config) => config,
         Err(problem) => return format!("there is no cluster to guard the jobs of: {problem}"),
     };

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use arc_swap::ArcSwap;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ListParams};
@@ -18,7 +18,7 @@ use swansong_webhook::ready_nodes::{LastSeen, ReadyNodes};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-use crate::cli::client::client_config;
+use super::USER_AGENT;
 
 /// Longer than this an answer is of no use.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -58,8 +58,7 @@ impl Looking {
         let client = if let Some(client) = &self.client {
             client.clone()
         } else {
-            let client = kube::Client::try_from(client_config().await?)
-                .context("no client of the API server can be made")?;
+            let client = swansong_runtime::kube::client(USER_AGENT).await?;
             self.client.insert(client).clone()
         };
         // A cordoned node takes no pod, however ready it is.

@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use swansong_agent::check::Trust;
 use swansong_agent::config::Config;
-use swansong_agent::fault::source::{Dcmi, DcmiSettings, Ended, Progress, Source as _};
+use swansong_agent::fault::source::{Dcmi, DcmiSettings, Progress, Source as _, TaskError};
 use swansong_dcmi::watch::Mode;
 use swansong_fake_dcmi::{Script, build};
 use swansong_fault_model::{ActiveFault, SourceUpdate, Subject};
@@ -80,13 +80,13 @@ impl Host {
 struct Run {
     source: Arc<Dcmi>,
     seen: Receiver<(&'static str, SourceUpdate)>,
-    task: JoinHandle<Result<Infallible, Ended>>,
+    task: JoinHandle<Result<Infallible, TaskError>>,
 }
 
 impl Run {
     fn start(source: Arc<Dcmi>) -> Self {
         let (out, seen) = channel(4);
-        let task = tokio::spawn(Arc::clone(&source).run(out, Progress::unobserved("dcmi")));
+        let task = tokio::spawn(Arc::clone(&source).run(out, Progress::unsupervised("dcmi")));
         Self { source, seen, task }
     }
 

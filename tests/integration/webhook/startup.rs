@@ -130,7 +130,7 @@ fn without_files_and_without_a_cluster_one_line_says_what_to_do() {
     let missing = format!("this isn't a Pod, and there is no {};", path.display());
     assert!(fault().contains(&missing), "{}", fault());
     std::fs::write(&path, "{").expect("written");
-    assert!(fault().contains("the kubeconfig is no sound YAML"), "{}", fault());
+    assert!(fault().contains("the kubeconfig isn't valid YAML"), "{}", fault());
     std::fs::write(&path, "apiVersion: v1\nkind: Config\ncurrent-context: c\n").expect("written");
     assert!(fault().contains("the kubeconfig can't be used"), "{}", fault());
 }

@@ -3,7 +3,7 @@
 use serde_saphyr::{Location, Spanned};
 
 use super::file::{At, Env, File, Image, Libraries, Order, Port, Ports, Preload, Readiness, ValueFrom};
-use super::{Config, Fault, Faults};
+use super::{Config, Problem, Problems};
 use swansong_api::strategy;
 use swansong_inject::policy::{
     ImageRule, NamedPort, NodeReadiness, Policy, PreloadOrder, PreloadValueFrom, preload_path_fault,
@@ -34,8 +34,8 @@ const OF_SWANSONG: [&str; 5] =
 /// The longest name of a container port (IANA_SVC_NAME, RFC 6335).
 const LONGEST_PORT_NAME: usize = 15;
 
-pub(super) fn check(file: File) -> Result<Config, Faults> {
-    let mut checker = Checker { faults: Vec::new(), policy: Policy::default() };
+pub(super) fn check(file: File) -> Result<Config, Problems> {
+    let mut checker = Checker { problems: Vec::new(), policy: Policy::default() };
     checker.libraries(file.libraries.unwrap_or_default());
     checker.preload(&file.preload.unwrap_or_default());
     checker.ports(file.ports.unwrap_or_default());
@@ -47,18 +47,18 @@ pub(super) fn check(file: File) -> Result<Config, Faults> {
         Some(Readiness::Require) => NodeReadiness::Require,
     };
     let strictness = file.strictness.unwrap_or_default();
-    Faults::none_or(checker.faults, Config { policy: checker.policy, strictness })
+    Problems::none_or(checker.problems, Config { policy: checker.policy, strictness })
 }
 
 struct Checker {
-    faults: Vec<Fault>,
+    problems: Vec<Problem>,
     policy: Policy,
 }
 
 impl Checker {
-    fn fault(&mut self, at: &Location, key: impl Into<String>, problem: impl Into<String>) {
+    fn problem(&mut self, at: &Location, key: impl Into<String>, message: impl Into<String>) {
         let position = (*at != Location::UNKNOWN).then(|| (at.line(), at.column()));
-        self.faults.push(Fault { position, key: key.into(), problem: problem.into() });
+        self.problems.push(Problem { position, key: key.into(), message: message.into() });
     }
 
     fn libraries(&mut self, libraries: Libraries) {
@@ -76,17 +76,17 @@ impl Checker {
     fn image(&mut self, key: &str, image: Spanned<Image>) {
         let Image { pattern, libmspti, libtaskd } = image.value;
         if libmspti.is_none() && libtaskd.is_none() {
-            self.fault(&image.referenced, key, "sets nothing; give libmspti, libtaskd or both");
+            self.problem(&image.referenced, key, "sets nothing; give libmspti, libtaskd or both");
         }
         let libmspti = self.library(&format!("{key}.libmspti"), libmspti);
         let libtaskd = self.library(&format!("{key}.libtaskd"), libtaskd);
         match pattern {
-            None => self.fault(
+            None => self.problem(
                 &image.referenced,
                 format!("{key}.match"),
                 "is missing; write a pattern for whole image references, such as \"*mindspore*\"",
             ),
-            Some(pattern) if pattern.value.is_empty() => self.fault(
+            Some(pattern) if pattern.value.is_empty() => self.problem(
                 &pattern.referenced,
                 format!("{key}.match"),
                 "is empty and would match no image; write \"*\" for all of them",
@@ -104,7 +104,7 @@ impl Checker {
                 "{:?} can't be preloaded: {fault}; give the path inside the training image",
                 path.value
             );
-            self.fault(&path.referenced, key, problem);
+            self.problem(&path.referenced, key, problem);
         }
         Some(path.value)
     }
@@ -138,10 +138,10 @@ impl Checker {
         let (name, number) = (ttp_port.name.clone(), ttp_port.port);
         let (same_name, same_number) = (taskd_port.name == name, taskd_port.port == number);
         if same_name {
-            self.fault(&at, "ports", format!("ttp and taskd have one name, {name:?}; give each its own"));
+            self.problem(&at, "ports", format!("ttp and taskd have one name, {name:?}; give each its own"));
         }
         if same_number {
-            self.fault(&at, "ports", format!("ttp and taskd have one port, {number}; give each its own"));
+            self.problem(&at, "ports", format!("ttp and taskd have one port, {number}; give each its own"));
         }
     }
 
@@ -150,14 +150,14 @@ impl Checker {
         if let Some(name) = given.name {
             if let Some(fault) = port_name_fault(&name.value) {
                 let problem = format!("{:?} {fault}; Kubernetes would refuse the pods", name.value);
-                self.fault(&name.referenced, format!("{key}.name"), problem);
+                self.problem(&name.referenced, format!("{key}.name"), problem);
             }
             port.name = name.value;
         }
         if let Some(number) = given.port {
             match u16::try_from(number.value) {
                 Ok(number) if number > 0 => port.port = number,
-                _ => self.fault(
+                _ => self.problem(
                     &number.referenced,
                     format!("{key}.port"),
                     format!("{} isn't a port; give a number from 1 to 65535", number.value),
@@ -171,19 +171,19 @@ impl Checker {
         for (name, value) in env.0 {
             let key = format!("env.{name}");
             if !is_env_name(&name) {
-                self.fault(
+                self.problem(
                     &value.referenced,
                     key,
                     "isn't the name of an environment variable; use letters, digits, `_`, `-` and `.`, no digit first",
                 );
             } else if owned_by_operator(&name) {
-                self.fault(
+                self.problem(
                     &value.referenced,
                     key,
                     "belongs to ascend-operator, which writes it itself; remove it here",
                 );
             } else if OF_SWANSONG.contains(&name.as_str()) {
-                self.fault(
+                self.problem(
                     &value.referenced,
                     key,
                     "is written by Swansong itself; use libraries, preload or ports to shape it",
@@ -205,7 +205,7 @@ impl Checker {
     fn strategies(&mut self, strategies: At<Vec<Spanned<String>>>) {
         let Some(strategies) = strategies else { return };
         if strategies.value.is_empty() {
-            self.fault(
+            self.problem(
                 &strategies.referenced,
                 "strategies",
                 "is empty, so that nothing would ever be injected; name at least one, or remove it for [dump]",
@@ -219,7 +219,7 @@ impl Checker {
                     token.value,
                     strategy::KNOWN.join(", ")
                 );
-                self.fault(&token.referenced, format!("strategies[{index}]"), problem);
+                self.problem(&token.referenced, format!("strategies[{index}]"), problem);
             }
             triggers.push(token.value);
         }

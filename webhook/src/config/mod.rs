@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 pub use self::watch::{ConfigEvent, ConfigWatcher};
 use swansong_inject::policy::Policy;
-pub use swansong_runtime::{ConfigError, Fault, Faults};
+pub use swansong_runtime::config::{ConfigError, Problem, Problems};
 
 /// What the operator of a cluster may set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -39,8 +39,8 @@ impl Config {
     /// # Errors
     ///
     /// With every fault found, each with its place and key.
-    pub fn parse(text: &str) -> Result<Self, Faults> {
-        check::check(swansong_runtime::read_shape(text, Some("env"))?)
+    pub fn parse(text: &str) -> Result<Self, Problems> {
+        check::check(swansong_runtime::config::read_shape(text, Some("env"))?)
     }
 
     /// Reads a configuration from a file.
@@ -49,7 +49,7 @@ impl Config {
     ///
     /// When the file can't be read or [`Config::parse`] refuses it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        swansong_runtime::load(path, Self::parse)
+        swansong_runtime::config::load(path, Self::parse)
     }
 
     /// The settings of the injection core.

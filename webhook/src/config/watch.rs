@@ -1,8 +1,3 @@
-//! Hot reload: the file is read again every few seconds and compared by content, see [`poll`].
-//!
-//! Whatever is found, the last good configuration stays in use until a better
-//! one is there.
-
 use std::convert::Infallible;
 use std::io;
 use std::path::PathBuf;
@@ -10,28 +5,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use swansong_runtime::{poll, read};
+use swansong_runtime::config::{poll, read};
 
 use super::{Config, ConfigError};
 
-/// What a look at the file brought.
+/// What a poll of the configuration file found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigEvent {
-    /// A new configuration is in use from now on.
+    /// A new configuration is in use.
     Reloaded,
-    /// The file can't be used; the last good configuration stays in use. Told once for each new fault.
+    /// The file can't be used, and the last good configuration stays in use. Reported once for each error.
     Failed(String),
-    /// The file is again what is in use.
+    /// The file holds again what is in use.
     Recovered,
 }
 
-/// Brings what is in the file into use whenever it changes.
+/// Reloads the configuration when its file changes. An unusable file leaves the last good configuration in use.
 #[derive(Debug)]
 pub struct ConfigWatcher {
     path: PathBuf,
     current: Arc<ArcSwap<Config>>,
-    in_use: String,
-    failing: Option<String>,
+    text_in_use: String,
+    error: Option<String>,
 }
 
 impl ConfigWatcher {
@@ -39,69 +34,68 @@ impl ConfigWatcher {
     ///
     /// # Errors
     ///
-    /// As [`Config::load`]: at start a wrong file is to be seen at once.
+    /// When the file can't be read or isn't a valid configuration.
     pub fn start(path: PathBuf) -> Result<Self, ConfigError> {
         let text = match read(&path) {
             Ok(text) => text,
-            Err(problem) => return Err(ConfigError::Read { path, problem }),
+            Err(error) => return Err(ConfigError::Read { path, error }),
         };
         match Config::parse(&text) {
             Ok(config) => {
                 let current = Arc::new(ArcSwap::from_pointee(config));
-                Ok(Self { path, current, in_use: text, failing: None })
+                Ok(Self { path, current, text_in_use: text, error: None })
             }
-            Err(faults) => Err(ConfigError::Invalid { path, faults }),
+            Err(problems) => Err(ConfigError::Invalid { path, problems }),
         }
     }
 
-    /// What is in use, now and later.
+    /// The configuration in use; later reloads replace the content.
     pub fn current(&self) -> Arc<ArcSwap<Config>> {
         Arc::clone(&self.current)
     }
 
-    /// Looks once.
+    /// Checks the file once.
     pub fn poll(&mut self) -> Option<ConfigEvent> {
-        self.consider(read(&self.path))
+        self.update(read(&self.path))
     }
 
-    /// Looks every `every`, for ever.
-    pub async fn run(mut self, every: Duration, mut observe: impl FnMut(&ConfigEvent)) -> Infallible {
+    /// Checks the file every `interval`.
+    pub async fn run(mut self, interval: Duration, mut observe: impl FnMut(&ConfigEvent)) -> Infallible {
         let path = self.path.clone();
-        let take = |text| {
-            if let Some(event) = self.consider(text) {
+        let handle = |text| {
+            if let Some(event) = self.update(text) {
                 observe(&event);
             }
         };
-        poll(every, move || read(&path), take).await
+        poll(interval, move || read(&path), handle).await
     }
 
-    fn consider(&mut self, text: io::Result<String>) -> Option<ConfigEvent> {
+    fn update(&mut self, text: io::Result<String>) -> Option<ConfigEvent> {
+        let path = || self.path.clone();
         let text = match text {
             Ok(text) => text,
-            Err(problem) => {
-                return self.failed(&ConfigError::Read { path: self.path.clone(), problem });
-            }
+            Err(error) => return self.failed(&ConfigError::Read { path: path(), error }),
         };
-        if text == self.in_use {
-            return self.failing.take().map(|_| ConfigEvent::Recovered);
+        if text == self.text_in_use {
+            return self.error.take().map(|_| ConfigEvent::Recovered);
         }
         match Config::parse(&text) {
             Ok(config) => {
                 self.current.store(Arc::new(config));
-                self.in_use = text;
-                self.failing = None;
+                self.text_in_use = text;
+                self.error = None;
                 Some(ConfigEvent::Reloaded)
             }
-            Err(faults) => self.failed(&ConfigError::Invalid { path: self.path.clone(), faults }),
+            Err(problems) => self.failed(&ConfigError::Invalid { path: path(), problems }),
         }
     }
 
     fn failed(&mut self, error: &ConfigError) -> Option<ConfigEvent> {
         let error = error.to_string();
-        if self.failing.as_ref() == Some(&error) {
+        if self.error.as_ref() == Some(&error) {
             return None;
         }
-        self.failing = Some(error.clone());
+        self.error = Some(error.clone());
         Some(ConfigEvent::Failed(error))
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::child::{Child, NoLine};
-use super::{Ended, Out, Progress, Source};
+use super::{Out, Progress, Source, TaskError};
 use crate::check::{Loadable, loadable};
 use crate::config::Config;
 use crate::fault::millis;
@@ -94,13 +94,13 @@ impl Dcmi {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn watch(&self, out: &Out, progress: &Progress) -> Result<Infallible, Ended> {
+    async fn watch(&self, out: &Out, progress: &Progress) -> Result<Infallible, TaskError> {
         let loadable = self.find().await?;
         let mut child = self.start(&loadable)?;
         info!(pid = child.id(), library = %loadable.library.display(), "watching the devices through the driver");
         let problem = self.follow(&mut child, out, progress).await;
         let status = child.end().await;
-        Err(Ended(match (problem, status) {
+        Err(TaskError(match (problem, status) {
             (Problem::Said(why), _) => format!("the process that watches the devices has ended: {why}"),
             (Problem::NoLine(NoLine::End), Some(status)) => {
                 format!("the process that watches the devices has ended: {status}")
@@ -112,7 +112,7 @@ impl Dcmi {
         }))
     }
 
-    async fn find(&self) -> Result<Loadable, Ended> {
+    async fn find(&self) -> Result<Loadable, TaskError> {
         let (root, config) = (self.settings.host_root.clone(), Arc::clone(&self.settings.config));
         let look = spawn_blocking(move || {
             let opened = HostRoot::open(&root);
@@ -121,14 +121,14 @@ impl Dcmi {
             loadable(&root, &config, LIBRARY).map_err(|finding| finding.message)
         });
         let found = timeout(LOOK, look).await.map_err(|_| {
-            Ended(format!(
+            TaskError(format!(
                 "looking for {LIBRARY} takes more than {LOOK:?}; does a file system of the host hang?"
             ))
         })?;
-        found.map_err(|panic| Ended(panic.to_string()))?.map_err(Ended)
+        found.map_err(|panic| TaskError(panic.to_string()))?.map_err(TaskError)
     }
 
-    fn start(&self, Loadable { library, folders }: &Loadable) -> Result<Child, Ended> {
+    fn start(&self, Loadable { library, folders }: &Loadable) -> Result<Child, TaskError> {
         let Settings { program, timing, .. } = &self.settings;
         let time = |time: Duration| humantime::format_duration(time).to_string();
         let times = [
@@ -143,8 +143,9 @@ impl Dcmi {
         let arguments = [OsStr::new("dcmi"), OsStr::new("--library"), library.as_os_str()];
         let times = times.iter().flat_map(|(flag, value)| [OsStr::new(flag), OsStr::new(value)]);
         let folders: Vec<OsString> = folders.iter().map(|folder| folder.clone().into_os_string()).collect();
-        Child::start(program, arguments.into_iter().chain(times), &folders.join(OsStr::new(":")))
-            .map_err(|error| Ended(format!("the process that watches the devices can't be started: {error}")))
+        Child::start(program, arguments.into_iter().chain(times), &folders.join(OsStr::new(":"))).map_err(
+            |error| TaskError(format!("the process that watches the devices can't be started: {error}")),
+        )
     }
 
     /// Hands on what the process says, until it says nothing more.
@@ -226,7 +227,7 @@ impl Dcmi {
 impl Source for Dcmi {
     const NAME: &'static str = "dcmi";
 
-    async fn run(self: Arc<Self>, out: Out, progress: Progress) -> Result<Infallible, Ended> {
+    async fn run(self: Arc<Self>, out: Out, progress: Progress) -> Result<Infallible, TaskError> {
         let Err(ended) = self.watch(&out, &progress).await;
         let unseen: Vec<SourceUpdate> = {
             let mut shared = self.lock();

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::timeout_at;
 use tracing::{info, warn};
 
-use super::{Ended, Out, Progress, Source};
+use super::{Out, Progress, Source, TaskError};
 use crate::fault::Clock;
 use crate::node::{ApiServer, Texts, Timing, follow_config_map};
 
@@ -117,7 +117,7 @@ impl Source for DevicePluginWatch {
     const NAME: &'static str = "device-plugin";
 
     /// It tells nothing by `out`.
-    async fn run(self: Arc<Self>, _out: Out, progress: Progress) -> Result<Infallible, Ended> {
+    async fn run(self: Arc<Self>, _out: Out, progress: Progress) -> Result<Infallible, TaskError> {
         let map = (NAMESPACE, self.name.as_str());
         tokio::select! {
             never = follow_config_map(&self.api, map, &self.timing, |texts| self.look(texts), &progress) => match never {},

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 pub use self::dcmi::{Dcmi, Settings as DcmiSettings};
 pub use self::device_plugin::DevicePluginWatch;
 pub use self::devices::DeviceNodes;
-pub use crate::run::{Ended, Progress};
+pub use swansong_runtime::supervisor::{Progress, TaskError};
 
 /// Where sources tell what they see, each under its [`Source::NAME`]. Sending waits while nobody takes it: a source
 /// drops nothing by itself.
@@ -40,5 +40,5 @@ pub trait Source: Send + Sync + 'static {
         self: Arc<Self>,
         out: Out,
         progress: Progress,
-    ) -> impl Future<Output = Result<Infallible, Ended>> + Send + 'static;
+    ) -> impl Future<Output = Result<Infallible, TaskError>> + Send + 'static;
 }

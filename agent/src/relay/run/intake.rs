@@ -15,7 +15,7 @@ use crate::relay::episode::Episode;
 use crate::relay::episodes::{Change, Classify, Context};
 use crate::relay::plan::VOUCH;
 use crate::relay::store::{Store, with};
-use crate::run::Ended;
+use swansong_runtime::supervisor::TaskError;
 
 /// How long a list of the cluster may be gone before what stands is classified without it.
 const LIST_PATIENCE: Duration = Duration::from_mins(5);
@@ -36,7 +36,7 @@ impl Task<'_> {
         &mut self,
         store: Store,
         seen: &[(&'static str, SourceUpdate)],
-    ) -> Result<Store, Ended> {
+    ) -> Result<Store, TaskError> {
         let anew = self.accept_levels();
         let classes = Classes(Arc::clone(&self.levels));
         let devices = self.parts.inputs.devices();
@@ -102,7 +102,7 @@ impl Task<'_> {
     }
 
     /// Joins what the disk held to what happened while it was away.
-    pub(super) async fn join(&mut self, store: Store) -> Result<Store, Ended> {
+    pub(super) async fn join(&mut self, store: Store) -> Result<Store, TaskError> {
         let over = store.restore(&mut self.episodes);
         // It may have been classified in another way then.
         self.rejoined = true;
@@ -192,7 +192,7 @@ impl Task<'_> {
         changes
     }
 
-    pub(super) async fn keep(&mut self, store: Store, changes: Vec<Change>) -> Result<Store, Ended> {
+    pub(super) async fn keep(&mut self, store: Store, changes: Vec<Change>) -> Result<Store, TaskError> {
         let notices = self.parts.settings.notices;
         let (told, untold): (Vec<Change>, Vec<Change>) =
             changes.into_iter().partition(|change| notices || is_told(&change.episode));

@@ -13,7 +13,7 @@ use crate::relay::look;
 use crate::relay::reconcile::View;
 use crate::relay::store::{Store, with};
 use crate::relay::terms::{Note, Preflight};
-use crate::run::Ended;
+use swansong_runtime::supervisor::TaskError;
 
 impl Task<'_> {
     pub(super) fn preflight(&mut self, subject: Subject) {
@@ -51,7 +51,7 @@ impl Task<'_> {
         &mut self,
         store: Store,
         view: Result<View, ApiError>,
-    ) -> Result<Store, Ended> {
+    ) -> Result<Store, TaskError> {
         let now = self.now();
         let view = match view {
             Ok(view) => view,

@@ -13,7 +13,7 @@ use crate::relay::preflight::Group;
 use crate::relay::store::{Store, with};
 use crate::relay::story::{GONE, UNKNOWN};
 use crate::relay::terms::JobNote;
-use crate::run::Ended;
+use swansong_runtime::supervisor::TaskError;
 
 /// How often ClusterD is asked what became of the jobs.
 const OUTCOME_PACE: Duration = Duration::from_secs(2);
@@ -64,7 +64,7 @@ impl Task<'_> {
         &mut self,
         store: Store,
         outcomes: Vec<(String, usize, String)>,
-    ) -> Result<Store, Ended> {
+    ) -> Result<Store, TaskError> {
         if outcomes.is_empty() {
             return Ok(store);
         }

@@ -15,13 +15,13 @@ use crate::relay::episode::Episode;
 use crate::relay::route::Route;
 use crate::relay::store::{Store, with};
 use crate::relay::terms::{JobNote, Note, Parcel, Verdict};
-use crate::run::Ended;
+use swansong_runtime::supervisor::TaskError;
 
 /// MindCluster's code of a device that has dropped.
 const DROPPED: u32 = 0x40F8_4E00;
 
 impl Task<'_> {
-    pub(super) async fn send(&mut self, mut store: Store, batch: Vec<Parcel>) -> Result<Store, Ended> {
+    pub(super) async fn send(&mut self, mut store: Store, batch: Vec<Parcel>) -> Result<Store, TaskError> {
         let mut parcels = Vec::new();
         let mut faults: Vec<PublicFault> = Vec::new();
         let mut refused: Vec<Verdict> = Vec::new();
@@ -61,7 +61,7 @@ impl Task<'_> {
         route: Route,
         batch: &[Parcel],
         answer: &Result<(), SendError>,
-    ) -> Result<Store, Ended> {
+    ) -> Result<Store, TaskError> {
         self.parts.metrics.sent(route, answer);
         let now = self.now();
         match answer {

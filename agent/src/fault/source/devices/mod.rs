@@ -18,7 +18,7 @@ use tracing::warn;
 use self::folder::{Ear, Watch};
 use self::learnt::Learnt;
 use self::look::Facts;
-use super::{Ended, Out, Progress, Source};
+use super::{Out, Progress, Source, TaskError};
 use crate::check::{self, Product};
 use crate::config::Config;
 use crate::fault::millis;
@@ -86,7 +86,7 @@ struct Round {
 impl Source for DeviceNodes {
     const NAME: &'static str = "device-nodes";
 
-    async fn run(self: Arc<Self>, out: Out, progress: Progress) -> Result<Infallible, Ended> {
+    async fn run(self: Arc<Self>, out: Out, progress: Progress) -> Result<Infallible, TaskError> {
         self.learnt.lock().unwrap_or_else(PoisonError::into_inner).say_all_again();
         let interval = self.config.faults.device_interval;
         let mut ticks = interval_at(Instant::now() + interval, interval);
@@ -98,12 +98,12 @@ impl Source for DeviceNodes {
                 let round = source.look(watch.as_mut());
                 (round, watch)
             });
-            let (round, kept) = look.await.map_err(|error| Ended(error.to_string()))?;
+            let (round, kept) = look.await.map_err(|error| TaskError(error.to_string()))?;
             watch = kept;
             for seen in round.seen {
                 out.send((Self::NAME, seen))
                     .await
-                    .map_err(|_| Ended("nobody takes what is seen".to_owned()))?;
+                    .map_err(|_| TaskError("nobody takes what is seen".to_owned()))?;
             }
             match (round.blind, round.deaf) {
                 (Some(why), _) => progress.failed(&why),

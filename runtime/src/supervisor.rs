@@ -1,0 +1,319 @@
+//! Long-lived tasks: each is restarted when it ends, and reports progress so that a stuck one is noticed.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tracing::error;
+
+use crate::backoff::{Backoff, RESTART};
+
+/// Why a task ended that should run for ever.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct TaskError(pub String);
+
+/// All supervised tasks of a process.
+#[derive(Debug, Default)]
+pub struct Tasks {
+    metrics: TaskMetrics,
+    tasks: Mutex<BTreeMap<&'static str, Arc<Task>>>,
+}
+
+/// A task that [`supervise`] runs.
+#[derive(Debug)]
+pub struct Task {
+    name: &'static str,
+    is_essential: bool,
+    /// Without progress for this long it counts as stuck.
+    timeout: Duration,
+    added: Instant,
+    /// Milliseconds after `added`.
+    last_progress: AtomicU64,
+    last_success: AtomicU64,
+    has_succeeded: AtomicBool,
+    is_running: AtomicBool,
+    restarts: AtomicU64,
+    problem: Mutex<Option<String>>,
+    metrics: TaskMetrics,
+}
+
+/// What a task does at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::Display)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum TaskState {
+    /// It runs and makes progress.
+    Running,
+    /// It runs and has made no progress for longer than its timeout.
+    Stuck,
+    /// It has ended and waits for its restart.
+    Dead,
+}
+
+/// The state of a task for status pages.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskStatus {
+    /// The task's name.
+    pub name: &'static str,
+    /// What it does at the moment.
+    pub state: TaskState,
+    /// Time since it last did its work; `None` if it never has.
+    pub seconds_since_success: Option<f64>,
+    /// How often it was restarted.
+    pub restarts: u64,
+    /// Why it ended or failed last, unless it has succeeded since.
+    pub problem: Option<String>,
+}
+
+/// A task's handle to report its progress.
+#[derive(Debug, Clone)]
+pub struct Progress(Arc<Task>);
+
+#[derive(Debug, Clone, Default)]
+struct TaskMetrics {
+    restarts: Family<TaskLabels, Counter>,
+    last_success: Family<TaskLabels, Gauge<f64, AtomicU64>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TaskLabels {
+    task: &'static str,
+}
+
+impl Tasks {
+    /// Registers the metrics of all tasks.
+    pub fn register(&self, registry: &mut Registry) {
+        let TaskMetrics { restarts, last_success } = self.metrics.clone();
+        registry.register("task_restarts", "Restarts of tasks that had ended", restarts);
+        registry.register(
+            "task_last_success_timestamp_seconds",
+            "When a task last did its work; 0 if never",
+            last_success,
+        );
+    }
+
+    /// Adds a task that the process can't do without. It counts as stuck after `timeout` without progress.
+    pub fn add(&self, name: &'static str, timeout: Duration) -> Arc<Task> {
+        self.insert(name, timeout, true)
+    }
+
+    /// Adds a task whose failure doesn't make [`Tasks::unhealthy_essential`] fail, since a restart of the process
+    /// wouldn't help.
+    pub fn add_optional(&self, name: &'static str, timeout: Duration) -> Arc<Task> {
+        self.insert(name, timeout, false)
+    }
+
+    fn insert(&self, name: &'static str, timeout: Duration, is_essential: bool) -> Arc<Task> {
+        // Alerts need the series before the first restart.
+        self.metrics.restarts.get_or_create_owned(&TaskLabels { task: name });
+        self.metrics.last_success.get_or_create_owned(&TaskLabels { task: name });
+        let task = Arc::new(Task {
+            name,
+            is_essential,
+            timeout,
+            added: Instant::now(),
+            last_progress: AtomicU64::new(0),
+            last_success: AtomicU64::new(0),
+            has_succeeded: AtomicBool::new(false),
+            is_running: AtomicBool::new(true),
+            restarts: AtomicU64::new(0),
+            problem: Mutex::default(),
+            metrics: self.metrics.clone(),
+        });
+        self.lock().insert(name, Arc::clone(&task));
+        task
+    }
+
+    /// The tasks that are dead or stuck.
+    pub fn unhealthy(&self) -> Vec<(&'static str, TaskState)> {
+        self.unhealthy_where(|_| true)
+    }
+
+    /// The essential tasks that are dead or stuck.
+    pub fn unhealthy_essential(&self) -> Vec<(&'static str, TaskState)> {
+        self.unhealthy_where(|task| task.is_essential)
+    }
+
+    fn unhealthy_where(&self, filter: impl Fn(&Task) -> bool) -> Vec<(&'static str, TaskState)> {
+        let tasks = self.lock();
+        let states = tasks.values().filter(|task| filter(task)).map(|task| (task.name, task.state()));
+        states.filter(|(_, state)| *state != TaskState::Running).collect()
+    }
+
+    /// The status of every task, by name.
+    pub fn status(&self) -> Vec<TaskStatus> {
+        self.lock().values().map(|task| task.status()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Arc<Task>>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Task {
+    fn labels(&self) -> TaskLabels {
+        TaskLabels { task: self.name }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.added.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn since(&self, mark: &AtomicU64) -> Duration {
+        Duration::from_millis(self.now().saturating_sub(mark.load(Relaxed)))
+    }
+
+    fn state(&self) -> TaskState {
+        if !self.is_running.load(Relaxed) {
+            TaskState::Dead
+        } else if self.since(&self.last_progress) > self.timeout {
+            TaskState::Stuck
+        } else {
+            TaskState::Running
+        }
+    }
+
+    fn status(&self) -> TaskStatus {
+        let has_succeeded = self.has_succeeded.load(Relaxed);
+        TaskStatus {
+            name: self.name,
+            state: self.state(),
+            seconds_since_success: has_succeeded.then(|| self.since(&self.last_success).as_secs_f64()),
+            restarts: self.restarts.load(Relaxed),
+            problem: self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    fn set_problem(&self, problem: Option<String>) {
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    }
+}
+
+impl Progress {
+    /// The progress of a task that isn't supervised.
+    pub fn unsupervised(name: &'static str) -> Self {
+        Self(Tasks::default().add(name, Duration::MAX))
+    }
+
+    /// Reports that the task isn't stuck.
+    pub fn alive(&self) {
+        self.0.last_progress.store(self.0.now(), Relaxed);
+    }
+
+    /// Reports that the task has done its work.
+    pub fn succeeded(&self) {
+        self.alive();
+        self.0.last_success.store(self.0.now(), Relaxed);
+        self.0.has_succeeded.store(true, Relaxed);
+        self.0.set_problem(None);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.0.metrics.last_success.get_or_create(&self.0.labels()).set(now.as_secs_f64());
+    }
+
+    /// Reports that the task is alive and that an attempt at its work has failed.
+    pub fn failed(&self, problem: &impl fmt::Display) {
+        self.alive();
+        self.0.set_problem(Some(problem.to_string()));
+    }
+}
+
+/// Runs a task and restarts it with a backoff whenever it ends or panics.
+pub async fn supervise<F, Fut>(task: Arc<Task>, start: F) -> Infallible
+where
+    F: Fn(Progress) -> Fut,
+    Fut: Future<Output = Result<Infallible, TaskError>> + Send + 'static,
+{
+    let mut backoff = Backoff::new(RESTART);
+    loop {
+        let started = Instant::now();
+        task.is_running.store(true, Relaxed);
+        let progress = Progress(Arc::clone(&task));
+        progress.alive();
+        // A spawned task contains panics; the set aborts it together with this supervisor.
+        let mut set = JoinSet::new();
+        set.spawn(start(progress));
+        let problem = match set.join_next().await {
+            Some(Ok(Err(error))) => error.to_string(),
+            Some(Ok(Ok(never))) => match never {},
+            Some(Err(panic)) => panic.to_string(),
+            None => "the task was not spawned".to_owned(),
+        };
+        task.is_running.store(false, Relaxed);
+        task.restarts.fetch_add(1, Relaxed);
+        task.metrics.restarts.get_or_create(&task.labels()).inc();
+        task.set_problem(Some(problem.clone()));
+        if started.elapsed() > RESTART.max {
+            backoff.reset();
+        }
+        let delay = backoff.next_delay(None);
+        error!(task = task.name, problem, ?delay, "task ended, restarting it");
+        sleep(delay).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_ends_is_reported_and_restarted() {
+        let tasks = Tasks::default();
+        let mut registry = Registry::with_prefix("x");
+        tasks.register(&mut registry);
+        let starts = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&starts);
+        let task = tasks.add("source", Duration::from_mins(1));
+        let supervisor = tokio::spawn(supervise(task, move |progress| {
+            let start = count.fetch_add(1, Relaxed);
+            async move {
+                match start {
+                    0 => Err(TaskError("the source has ended".to_owned())),
+                    1 => panic!("a fault"),
+                    _ => loop {
+                        progress.succeeded();
+                        sleep(Duration::from_secs(1)).await;
+                    },
+                }
+            }
+        }));
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(tasks.unhealthy(), [("source", TaskState::Dead)]);
+        assert_eq!(tasks.status()[0].problem.as_deref(), Some("the source has ended"));
+        let mut text = String::new();
+        prometheus_client::encoding::prometheus_text::encode(&mut text, &registry).expect("encodes");
+        assert!(text.contains("x_task_restarts_total{task=\"source\"} 1"), "{text}");
+        sleep(Duration::from_secs(20)).await;
+        assert_eq!(tasks.unhealthy(), []);
+        assert_eq!(starts.load(Relaxed), 3);
+        assert_eq!(tasks.status()[0].restarts, 2);
+        supervisor.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_without_progress_is_stuck() {
+        let tasks = Tasks::default();
+        let task = tasks.add_optional("check", Duration::from_mins(1));
+        let supervisor = tokio::spawn(supervise(task, |_| std::future::pending()));
+        sleep(Duration::from_secs(59)).await;
+        assert_eq!(tasks.unhealthy(), []);
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(tasks.unhealthy(), [("check", TaskState::Stuck)]);
+        assert_eq!(tasks.unhealthy_essential(), []);
+        supervisor.abort();
+    }
+}
