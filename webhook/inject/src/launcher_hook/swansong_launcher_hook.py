@@ -1,0 +1,219 @@
+"""Delays TaskD's order to exit until the dying checkpoint of the job is written.
+
+When ranks are lost, TaskD Manager orders the launcher of their node to kill its workers and to exit (command 203, the
+method `exit_agent` of TaskD's agent), a few seconds after MindIO was ordered to save. On that node the surviving ranks,
+or the Manager itself, are then killed while they save. This module wraps that one method, so that it first waits until
+the processors that were connected to TTP_PORT have disconnected, which they do when the checkpoint is written.
+
+Swansong mounts this file and a `.pth` file that calls `install` into the image's site directory. Python runs the latter
+at each start, in every process of the container, so it imports nothing and registers one import hook; only the process
+that imports TaskD's agent, the launcher, is changed.
+"""
+
+import sys
+
+TASKD_PATCH = "taskd.python.adaptor.patch"
+TORCH_LAUNCHER = "torch.distributed.run"
+AGENTS = {
+    "taskd.python.framework.agent.pt_agent.pt_agent": "PtAgent",
+    "taskd.python.framework.agent.ms_agent.ms_agent": "MsAgent",
+}
+ESTABLISHED = "01"
+UNREADABLE = (OSError, ValueError, IndexError)
+# From the last disconnection to the exit: the Manager reports the result of the dump meanwhile.
+SETTLE_SECONDS = 2.0
+POLL_SECONDS = 0.2
+
+
+def install(limit_seconds, patch_launcher=False):
+    """Registers the import hook; it changes nothing until TaskD's agent or torch's launcher is imported."""
+    sys.meta_path.insert(0, Finder(limit_seconds, patch_launcher))
+
+
+class Finder:
+    """Finds the modules of TaskD's agents as Python would, and wraps their `exit_agent` once they are loaded."""
+
+    def __init__(self, limit_seconds, patch_launcher):
+        self.limit_seconds = limit_seconds
+        self.patch_launcher = patch_launcher
+
+    def find_spec(self, name, path=None, target=None):
+        if name == TORCH_LAUNCHER and self.patch_launcher:
+            self.patch_launcher = False
+            import_taskd_patch()
+        if name not in AGENTS:
+            return None
+        spec = self.find_with_others(name, path, target)
+        if spec is not None:
+            try:
+                wrap_after_loading(spec.loader, AGENTS[name], self.limit_seconds)
+            except Exception as error:  # The launcher has to start, whatever its loader is.
+                log("not active: %s can't be wrapped: %r" % (name, error))
+        return spec
+
+    def find_with_others(self, name, path, target):
+        """What the import system finds without this finder."""
+        for finder in sys.meta_path:
+            find_spec = None if finder is self else getattr(finder, "find_spec", None)
+            spec = find_spec(name, path, target) if find_spec else None
+            if spec is not None:
+                return spec
+        return None
+
+
+def import_taskd_patch():
+    """Imports TaskD's patch of torch's launcher, which otherwise a line in the image's torch/distributed/run.py does."""
+    import importlib
+
+    try:
+        importlib.import_module(TASKD_PATCH)
+        log("imported %s" % TASKD_PATCH)
+    except Exception as error:
+        log("%s can't be imported, the launcher stays unpatched: %r" % (TASKD_PATCH, error))
+
+
+def wrap_after_loading(loader, class_name, limit_seconds):
+    """Has `loader` wrap the agent class of the module that it loads."""
+    load = loader.exec_module
+
+    def exec_module(module):
+        load(module)
+        try:
+            wrap_exit_agent(getattr(module, class_name), limit_seconds)
+        except Exception as error:
+            log("not active: %s is not as expected: %r" % (module.__name__, error))
+
+    loader.exec_module = exec_module
+
+
+def wrap_exit_agent(agent, limit_seconds):
+    """Replaces `exit_agent` of the class, before TaskD creates an instance, whose command table binds the method."""
+    import functools
+    import inspect
+
+    exit_agent = agent.exit_agent
+    parameters = list(inspect.signature(exit_agent).parameters)
+    if parameters != ["self", "msg"] or inspect.iscoroutinefunction(exit_agent):
+        raise TypeError("exit_agent has the parameters %s" % parameters)
+
+    @functools.wraps(exit_agent)
+    def exit_agent_after_dump(self, msg):
+        wait_for_dump(limit_seconds)
+        return exit_agent(self, msg)
+
+    agent.exit_agent = exit_agent_after_dump
+    keep_file_open()
+    log("active: an order to exit waits up to %d s for a dump" % limit_seconds)
+
+
+def keep_file_open():
+    """Keeps a descriptor of this file open, by which the node agent sees in /proc that the hook is active."""
+    import os
+
+    try:
+        os.open(__file__, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        log("the node agent can't see this hook: %r" % error)
+
+
+def wait_for_dump(limit_seconds):
+    """Returns when the connections to TTP_PORT that are open now are closed, or after `limit_seconds`.
+
+    Connections that are opened later don't count: ranks of other nodes are restarted after the dump and connect again.
+    Signals are not delayed: what a signal handler raises, such as torch's SignalException on SIGTERM, ends the wait. It
+    is an Exception, so nothing here may catch more than reading /proc can raise.
+    """
+    from time import monotonic, sleep
+
+    start = monotonic()
+    try:
+        waited_for = processor_connections()
+    except UNREADABLE as error:
+        log("no wait: the connections can't be read: %r" % error)
+        return
+    log("exit ordered: waiting for %d connections of processors" % len(waited_for))
+    while waited_for:
+        if monotonic() - start >= limit_seconds:
+            log("waited %.1f s: limit reached, %d connections still open" % (monotonic() - start, len(waited_for)))
+            return
+        sleep(POLL_SECONDS)
+        try:
+            waited_for &= processor_connections()
+        except UNREADABLE as error:
+            log("waited %.1f s: the connections can't be read any more: %r" % (monotonic() - start, error))
+            return
+    sleep(SETTLE_SECONDS)
+    log("waited %.1f s: all processors disconnected" % (monotonic() - start))
+
+
+def processor_connections():
+    """The established TCP connections from or to a port of MindIO that processes of this container hold.
+
+    Under hostNetwork /proc/net lists the connections of the whole node, so the owner of the socket is compared.
+    """
+    ports = controller_ports()
+    sockets = socket_inodes()
+    found = set()
+    for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
+        for line in read_lines(table)[1:]:
+            fields = line.split()
+            if len(fields) < 10 or fields[3] != ESTABLISHED or fields[9] not in sockets:
+                continue
+            local, remote = fields[1], fields[2]
+            if port_of(local) in ports or port_of(remote) in ports:
+                found.add((local, remote))
+    return found
+
+
+def controller_ports():
+    """The ports that MindIO's controller may listen on: those of the environment, and 8000, which MindSpeed-LLM uses."""
+    import os
+
+    values = [os.environ.get(name, "") for name in ("TTP_PORT", "MS_TFT_PORT")]
+    return {8000} | {int(value) for value in values if value.isdigit()}
+
+
+def socket_inodes():
+    """The inodes of all sockets that visible processes hold, as text."""
+    import os
+
+    inodes = set()
+    for process in os.listdir("/proc"):
+        if not process.isdigit():
+            continue
+        folder = "/proc/%s/fd" % process
+        try:
+            descriptors = os.listdir(folder)
+        except OSError:  # The process has ended, or belongs to another user.
+            continue
+        for descriptor in descriptors:
+            try:
+                link = os.readlink("%s/%s" % (folder, descriptor))
+            except OSError:
+                continue
+            if link.startswith("socket:["):
+                inodes.add(link[8:-1])
+    return inodes
+
+
+def read_lines(path):
+    """The lines of a file; none where the kernel has no such table."""
+    try:
+        with open(path) as file:
+            return file.read().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def port_of(address):
+    """The port of an address as /proc/net/tcp writes it, `0100007F:1F40`."""
+    return int(address.rsplit(":", 1)[1], 16)
+
+
+def log(message):
+    """Writes a line to standard error, which may be closed."""
+    try:
+        sys.stderr.write("swansong launcher hook: %s\n" % message)
+        sys.stderr.flush()
+    except (AttributeError, OSError, ValueError):
+        pass
