@@ -1,0 +1,172 @@
+"""A stand-in for MindIO's controller and processors (mindio_ttp), with the times and rules measured on the real ones.
+
+Heartbeats every 2 s; a rank is lost without one for 8 s, checked every 2 s and confirmed 2 s later. The controller
+reports lost ranks once, waits 30 s for an order, chooses for each shard of a data-parallel group the first rank in rank
+order that it believes to be alive, and has the files renamed only when all chosen ranks saved within
+TTP_NORMAL_ACTION_TIME_LIMIT (default 180 s). 30 s after a dump it orders all processors to exit.
+"""
+
+import os
+import pathlib
+import signal
+import threading
+import time
+
+from channel import connect, listen, start
+from scale import seconds
+
+HEARTBEAT = 2
+LOST_AFTER = 8
+ORDER_TIMEOUT = 30
+EXIT_AFTER_DUMP = 30
+# Built into MindSpeed-LLM, whatever TTP_PORT says.
+DEFAULT_PORT = 8000
+
+
+class Controller:
+    """Runs in the TaskD Manager's process and is driven by it: it never dumps without an order."""
+
+    def __init__(self, world_size, groups, report_lost, report_result):
+        """`groups` are lists of ranks with the same parameters, with `replicas` copies of the optimizer's state each."""
+        self.world_size = world_size
+        self.groups = groups
+        self.report_lost = report_lost
+        self.report_result = report_result
+        self.processors = {}
+        self.heartbeats = {}
+        self.lost = set()
+        self.suspected = set()
+        self.replies = {}
+        self.changed = threading.Condition()
+        self.state = "training"
+        self.limit = min(max(int(os.environ.get("TTP_NORMAL_ACTION_TIME_LIMIT", "180")), 30), 1800)
+
+    def serve(self, address, port):
+        listen(address, port, self.handle)
+        start(self.watch_heartbeats)
+
+    def handle(self, channel):
+        rank = channel.receive()["register"]
+        with self.changed:
+            self.processors[rank] = channel
+            self.heartbeats[rank] = time.monotonic()
+        for message in channel.messages():
+            with self.changed:
+                self.heartbeats[rank] = time.monotonic()
+                if "reply" in message:
+                    self.replies[rank] = message["reply"]
+                    self.changed.notify_all()
+
+    def watch_heartbeats(self):
+        while True:
+            time.sleep(seconds(HEARTBEAT))
+            with self.changed:
+                now = time.monotonic()
+                silent = {rank for rank, at in self.heartbeats.items() if now - at >= seconds(LOST_AFTER)}
+                confirmed = (silent & self.suspected) - self.lost
+                self.suspected = silent
+                self.lost |= confirmed
+                first_report = confirmed and self.state == "training"
+                if first_report:
+                    self.state = "reported"
+            if first_report:
+                start(self.report_and_wait, sorted(confirmed))
+
+    def report_and_wait(self, ranks):
+        self.report_lost(ranks)
+        with self.changed:
+            ordered = self.changed.wait_for(lambda: self.state == "dumping", seconds(ORDER_TIMEOUT))
+            if not ordered:
+                self.state = "ended"
+
+    def save_and_exit(self):
+        """The order to dump. Runs the whole dump and reports its result."""
+        with self.changed:
+            if self.state not in ("training", "reported"):
+                return
+            self.state = "dumping"
+            self.changed.notify_all()
+        result = self.dump()
+        self.report_result(result)
+        time.sleep(seconds(EXIT_AFTER_DUMP))
+        for channel in list(self.processors.values()):
+            channel.send(order="exit")
+
+    def dump(self):
+        savers = self.choose_savers()
+        if savers is None:
+            return False
+        deadline = time.monotonic() + seconds(self.limit)
+        if not self.ask(savers, "save", deadline):
+            return False
+        return self.ask(savers[:1], "rename", deadline + seconds(30))
+
+    def choose_savers(self):
+        with self.changed:
+            savers = []
+            for group in self.groups:
+                ranks, replicas = group["ranks"], group["replicas"]
+                shards = len(ranks) // replicas
+                copies = [[rank for index, rank in enumerate(ranks) if index % shards == shard] for shard in range(shards)]
+                for shard in copies:
+                    alive = [rank for rank in shard if rank not in self.lost and rank in self.processors]
+                    if not alive:
+                        return None
+                    savers.append(alive[0])
+            return sorted(set(savers))
+
+    def ask(self, ranks, order, deadline):
+        """Sends an order to `ranks`; True when all of them replied with success before the deadline."""
+        with self.changed:
+            for rank in ranks:
+                self.replies.pop(rank, None)
+        for rank in ranks:
+            self.processors[rank].send(order=order)
+        with self.changed:
+            self.changed.wait_for(
+                lambda: all(rank in self.replies for rank in ranks), max(0, deadline - time.monotonic())
+            )
+            return all(self.replies.get(rank) is True for rank in ranks)
+
+
+class Processor:
+    """Runs in a training process. SIGTERM and SIGINT are ignored by a process that has one, as by the real one."""
+
+    def __init__(self, rank, folder, save_seconds):
+        self.rank = rank
+        self.folder = pathlib.Path(folder)
+        self.save_seconds = save_seconds
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        address = os.environ.get("PROCESSOR_ADDR") or os.environ.get("TTP_ADDR") or "127.0.0.1"
+        attempts = int(os.environ.get("TTP_RETRY_TIMES", "10"))
+        self.channel = connect(address, DEFAULT_PORT, attempts, seconds(7.5))
+
+    def run(self):
+        """Trains until it is ordered to exit, or its controller is gone."""
+        self.channel.send(register=self.rank)
+        start(self.send_heartbeats)
+        for message in self.channel.messages():
+            order = message["order"]
+            if order == "exit":
+                return
+            start(self.execute, order)
+        # A training process whose controller is gone goes on until it is killed.
+        signal.pause()
+
+    def send_heartbeats(self):
+        while self.channel.send(heartbeat=self.rank):
+            time.sleep(seconds(HEARTBEAT))
+
+    def execute(self, order):
+        getattr(self, order)()
+        self.channel.send(reply=True)
+
+    def save(self):
+        temporary = self.folder / "tmp_iter"
+        temporary.mkdir(parents=True, exist_ok=True)
+        time.sleep(seconds(self.save_seconds))
+        (temporary / ("rank-%d" % self.rank)).write_text("state of rank %d\n" % self.rank)
+
+    def rename(self):
+        (self.folder / "tmp_iter").rename(self.folder / "iter_0000001")
