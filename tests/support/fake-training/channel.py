@@ -1,4 +1,4 @@
-"""JSON messages over TCP, one a line: the transport between the stand-ins, in place of gRPC and MindIO's own protocol."""
+"""JSON messages over TCP, one a line: the transport between the fakes, in place of gRPC and MindIO's own protocol."""
 
 import json
 import socket
@@ -43,7 +43,7 @@ class Channel:
 
 
 def listen(address, port, handle):
-    """Serves each connection to `address` in a thread of its own; returns the port that is listened on."""
+    """Serves each connection to `address` in a separate thread; returns the port that is listened on."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((address, port))

@@ -1,4 +1,4 @@
-"""A stand-in for the part of ClusterD that leads a dump, with the times measured on the real one.
+"""A fake of the part of ClusterD that leads a dump, with the times measured on the real one.
 
 A device fault is followed by `preExitProcess` after a grace of 10 s; only MindIO's report of lost ranks (`process_fault`)
 raises the order `saveAndExit`. The result is written as `ProcessRecoverStatus` to the PodGroup. A job whose PodGroup is

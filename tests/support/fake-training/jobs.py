@@ -1,4 +1,4 @@
-"""Runs jobs of the stand-ins: each Pod in a PID namespace of its own, so that its processes end with its launcher.
+"""Runs jobs of the fakes: each Pod in a separate PID namespace, so that its processes end with its launcher.
 
 The Job here also plays ascend-operator: a Pod that fails makes the job fail at once, and its PodGroup is deleted. Needs
 root, and a network namespace in which ports 8000 and 9601 are free.
@@ -50,7 +50,7 @@ class Job:
         self.pods = [self.start_pod(node) for node in range(nodes)]
 
     def prepare_image(self):
-        """The user site directory, in which Python looks for modules and `.pth` files as in the system's one."""
+        """The user site directory, in which Python finds modules and `.pth` files as in the system's one."""
         version = "python%d.%d" % sys.version_info[:2]
         site = pathlib.Path(self.folder.name, "lib", version, "site-packages")
         shutil.copytree(HERE, site, ignore=shutil.ignore_patterns("__pycache__", "test_*"))

@@ -1,4 +1,4 @@
-"""A stand-in for the TaskD Manager with MindIO's controller inside, as MindCluster's manager.py starts it beside rank 0.
+"""A fake of the TaskD Manager with MindIO's controller inside, as MindCluster's manager.py starts it beside rank 0.
 
 It passes ClusterD's signals on: `preExitProcess` to the launcher of the fault's node as command 213, `saveAndExit` to
 MindIO, and to the launchers of all nodes with a lost rank as command 203. A report that ClusterD doesn't take within 20 s is

@@ -1,4 +1,4 @@
-"""A stand-in for MindIO's controller and processors (mindio_ttp), with the times and rules measured on the real ones.
+"""A fake of MindIO's controller and processors (mindio_ttp), with the times and rules measured on the real ones.
 
 Heartbeats every 2 s; a rank is lost without one for 8 s, checked every 2 s and confirmed 2 s later. The controller
 reports lost ranks once, waits 30 s for an order, chooses for each shard of a data-parallel group the first rank in rank
@@ -19,7 +19,7 @@ HEARTBEAT = 2
 LOST_AFTER = 8
 ORDER_TIMEOUT = 30
 EXIT_AFTER_DUMP = 30
-# Built into MindSpeed-LLM, whatever TTP_PORT says.
+# Built into MindSpeed-LLM: TTP_PORT does not change it.
 DEFAULT_PORT = 8000
 
 
@@ -151,7 +151,7 @@ class Processor:
             if order == "exit":
                 return
             start(self.execute, order)
-        # A training process whose controller is gone goes on until it is killed.
+        # A training process whose controller is gone keeps training until it is killed.
         signal.pause()
 
     def send_heartbeats(self):

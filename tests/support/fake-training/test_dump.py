@@ -1,6 +1,6 @@
 """What becomes of a dying checkpoint with and without the launcher hook, for each loss that was measured.
 
-Run by the tests of swansong-inject in a network namespace of its own: FAKE_TIME_FACTOR=0.1 python3 test_dump.py
+Run by the tests of swansong-inject in a separate network namespace: FAKE_TIME_FACTOR=0.1 python3 test_dump.py
 """
 
 import time

@@ -1,4 +1,4 @@
-"""A stand-in for torchrun with TaskD's patch: one per Pod; the ranks are its children.
+"""A fake of torchrun with TaskD's patch: one per Pod; the ranks are its children.
 
 SIGTERM raises an exception in the main thread, as torch's launcher does, upon which the ranks are killed. PID 1 of a
 container ignores signals without a handler, so the handler is what makes the Pod end within its grace period.

@@ -1,4 +1,4 @@
-"""A stand-in for a training process with MindSpeed's adaptor: a MindIO processor that saves to a folder when ordered."""
+"""A fake of a training process with MindSpeed's adaptor: a MindIO processor that saves to a folder when ordered."""
 
 import os
 

@@ -47,7 +47,7 @@ class Finder:
         if spec is not None:
             try:
                 wrap_after_loading(spec.loader, AGENTS[name], self.limit_seconds)
-            except Exception as error:  # The launcher has to start, whatever its loader is.
+            except Exception as error:  # The launcher has to start with any loader.
                 log("not active: %s can't be wrapped: %r" % (name, error))
         return spec
 

@@ -40,7 +40,7 @@ LAUNCHER = """
 
 
 class Image:
-    """A site directory with the hook, a stand-in TaskD and a launcher, as a container's image has them."""
+    """A site directory with the hook, a fake TaskD and a launcher, as a container's image has them."""
 
     def __init__(self, agent=AGENT, limit_seconds=LIMIT_SECONDS, patch_launcher=False):
         self.folder = tempfile.TemporaryDirectory()
@@ -73,7 +73,7 @@ class Image:
 
 
 class Processor:
-    """A connection from this process, a stand-in for a rank, to a controller, both on this machine."""
+    """A connection from this process, a fake of a rank, to a controller, both on this machine."""
 
     def __init__(self, holder=None):
         self.listener = socket.socket()
