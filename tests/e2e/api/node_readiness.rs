@@ -187,7 +187,7 @@ async fn a_required_node_that_is_not_there_is_warned_about() {
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "swansong-webhook"}});
     create(&client, &account, service_account).await.unwrap();
     let site = Site::new(cluster, "looked-for", "nodeReadiness: require", Some(&account)).await;
-    site.warns("NodesUnknown").await;
+    site.warns("NodeReadinessUnknown").await;
 
     let rights = Path::new(REPOSITORY).join("manifests/components/node-readiness/rbac.yaml");
     let rights = std::fs::read_to_string(rights)

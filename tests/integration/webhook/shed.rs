@@ -93,13 +93,13 @@ fn a_review_that_takes_too_long_to_arrive_is_let_through() {
         client.head("POST", "/mutate", body.len());
         client.send(&body[..body.len() - 1]);
         let response = client.response();
-        is_let_through(&response, "BodyTooSlow");
+        is_let_through(&response, "BodyTimeout");
         assert_eq!(response.header("connection"), Some("close"));
         client.expect_closed();
         let line = webhook.logged("review not served");
         assert_eq!(
             (&line["object"], &line["result"], &line["reason"], &line["level"]),
-            (&json!("ns/p"), &json!("shed"), &json!("BodyTooSlow"), &json!("WARN"))
+            (&json!("ns/p"), &json!("shed"), &json!("BodyTimeout"), &json!("WARN"))
         );
     }
     let mut client = webhook.client();
@@ -107,9 +107,9 @@ fn a_review_that_takes_too_long_to_arrive_is_let_through() {
     client.send(b"{");
     assert_eq!(client.response().status, 408, "nobody knows whom an answer would be for");
     client.expect_closed();
-    assert_eq!(webhook.logged("request refused")["reason"], "BodyTooSlow");
-    assert_eq!(webhook.metric(&shed("BodyTooSlow")), Some(2.0));
-    assert_eq!(webhook.metric(&unserved("BodyTooSlow")), Some(3.0));
+    assert_eq!(webhook.logged("request refused")["reason"], "BodyTimeout");
+    assert_eq!(webhook.metric(&shed("BodyTimeout")), Some(2.0));
+    assert_eq!(webhook.metric(&unserved("BodyTimeout")), Some(3.0));
     assert_eq!(webhook.metric(r#"swansong_requests_refused_total{cause="too_slow"}"#), Some(1.0));
 }
 
@@ -120,7 +120,7 @@ fn the_api_servers_own_time_out_counts_when_it_is_shorter() {
     let body = ordered_review("0a1b");
     client.head("POST", "/mutate?timeout=1s", body.len());
     client.send(&body.as_bytes()[..body.len() - 1]);
-    is_let_through(&client.response(), "BodyTooSlow");
+    is_let_through(&client.response(), "BodyTimeout");
 }
 
 #[test]
@@ -135,9 +135,9 @@ fn what_comes_when_the_api_server_has_given_up_is_counted_as_passed_by() {
     client.send(body.as_bytes());
     std::thread::sleep(Duration::from_millis(1100));
     webhook.signal(Signal::SIGCONT);
-    is_let_through(&client.response(), "AnsweredTooLate");
-    assert_eq!(webhook.metric(&shed("AnsweredTooLate")), Some(1.0));
-    assert_eq!(webhook.metric(&unserved("AnsweredTooLate")), Some(1.0));
+    is_let_through(&client.response(), "DeadlineExceeded");
+    assert_eq!(webhook.metric(&shed("DeadlineExceeded")), Some(1.0));
+    assert_eq!(webhook.metric(&unserved("DeadlineExceeded")), Some(1.0));
 }
 
 #[test]
@@ -154,5 +154,5 @@ fn strict_means_refused() {
     let answer = client.response().json();
     assert_eq!(answer["response"]["allowed"], false);
     assert_eq!(answer["response"]["status"]["code"], 504);
-    assert_eq!(webhook.metric(&unserved("BodyTooSlow")), Some(1.0));
+    assert_eq!(webhook.metric(&unserved("BodyTimeout")), Some(1.0));
 }

@@ -101,9 +101,9 @@ pub fn inject(kind: WorkloadKind, json: &str, policy: &Policy) -> Result<Outcome
 
 /// Nothing is done by halves: a template without what the others have is worse than none with it.
 fn too_many_changes() -> Outcome {
-    let mut outcome = Outcome { skip: Some(Reason::TooManyChanges), ..Outcome::default() };
+    let mut outcome = Outcome { skip: Some(Reason::ObjectTooLarge), ..Outcome::default() };
     outcome.warn(
-        Reason::TooManyChanges,
+        Reason::ObjectTooLarge,
         "more would have to be added than an object can hold; make templates, containers or annotations fewer".to_owned(),
     );
     outcome

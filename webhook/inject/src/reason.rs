@@ -1,158 +1,245 @@
-//! The one vocabulary of skips and findings.
+//! The reasons for every action, skip and warning.
 //!
-//! The same names appear in `explain`, admission warnings, audit annotations, events, logs and metric
-//! labels, so that a word seen in one place can be searched for in all others.
+//! `explain`, admission warnings, audit annotations, logs and metric labels use the same names. The doc comment of a
+//! variant is its meaning and the strum message what to do; docs/reasons.md is generated from both.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
+use strum::{Display, EnumMessage, IntoStaticStr, VariantArray};
 
-macro_rules! reasons {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// Why something was added, kept, skipped or warned about.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Reason { $($(#[doc = $doc])+ $name,)+ }
-
-        impl Reason {
-            /// Every reason, in the order of documentation.
-            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
-
-            /// The CamelCase name.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name),)+ }
-            }
-
-            /// One sentence of explanation.
-            pub const fn description(self) -> &'static str {
-                match self { $(Self::$name => concat!($($doc,)+).trim_ascii(),)+ }
-            }
-        }
-    };
-}
-
-reasons! {
-    /// It was missing, and the dying checkpoint needs it.
+/// Why something was added, kept, skipped or warned about.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Display,
+    EnumMessage,
+    IntoStaticStr,
+    Serialize,
+    VariantArray,
+)]
+pub enum Reason {
+    /// The field was missing, and the dying checkpoint needs it.
+    #[strum(message = "Nothing.")]
     Required,
-    /// It is as it must be.
+    /// The field already has the value that the dying checkpoint needs.
+    #[strum(message = "Nothing.")]
     AlreadyPresent,
-    /// The user has a value of their own, which is kept.
+    /// The field has a different value of the user, which is kept.
+    #[strum(message = "Check that your value is intended.")]
     UserValueKept,
-    /// Our libraries were joined with the user's own preloads.
+    /// The libraries were joined with the user's own LD_PRELOAD.
+    #[strum(message = "Nothing.")]
     PreloadMerged,
     /// `swansong.dev/skip-preload` names the container.
+    #[strum(message = "Nothing.")]
     PreloadOptedOut,
-    /// The user's LD_PRELOAD comes from a valueFrom: it was renamed and is referred to.
+    /// The user's LD_PRELOAD comes from a valueFrom; it was renamed, and the new entry refers to it.
+    #[strum(message = "Nothing; the user's value is in `SWANSONG_ORIGINAL_LD_PRELOAD`.")]
     PreloadValueFromReferenced,
-    /// The user's LD_PRELOAD comes from a valueFrom and the configuration says to leave such alone.
+    /// The user's LD_PRELOAD comes from a valueFrom and was left alone, so the libraries aren't loaded.
+    #[strum(
+        message = "Write the value out, or set `preload.valueFrom` to `reference` in the configuration. A container that has a `SWANSONG_ORIGINAL_LD_PRELOAD` already can't be referenced."
+    )]
     PreloadValueFromSkipped,
-    /// The container has envFrom: an LD_PRELOAD in there is hidden by the explicit one.
+    /// The container has envFrom, and the injected LD_PRELOAD overrides one from there.
+    #[strum(
+        message = "If the ConfigMap or Secret has an `LD_PRELOAD`, write it as an `env` entry; the libraries join it."
+    )]
     PreloadMayHideEnvFrom,
-    /// TTP_PORT isn't 8000, which MindSpeed-LLM has built in.
+    /// TTP_PORT differs from 8000, which MindSpeed-LLM has built in.
+    #[strum(message = "Set `TTP_PORT` to `\"8000\"` unless your framework reads the variable.")]
     TtpPortNotDefault,
-    /// TTP_PORT isn't a plain number, so the port to declare can't be known.
+    /// TTP_PORT isn't a plain number, so the port to declare is unknown.
+    #[strum(message = "Write `TTP_PORT` as a number, or declare its port as `ttp-port` yourself.")]
     TtpPortUnknown,
-    /// TASKD_PROCESS_ENABLE is off: TaskD takes no part in recovery.
+    /// TASKD_PROCESS_ENABLE is off, so TaskD takes no part in recovery.
+    #[strum(message = "Remove `TASKD_PROCESS_ENABLE` or set it to `\"on\"`.")]
     TaskdDisabled,
-    /// POD_IP is empty: the TaskD Manager would listen on 127.0.0.1 only.
+    /// POD_IP is empty, so the TaskD Manager would listen on 127.0.0.1 only.
+    #[strum(
+        message = "Write `valueFrom: {fieldRef: {fieldPath: status.podIP}}`, with `fieldRef` inside `valueFrom`."
+    )]
     PodIpEmpty,
-    /// LOCAL_PROXY_ENABLE is on (hardened set-up): addresses stay as they are.
+    /// LOCAL_PROXY_ENABLE is on (hardened set-up), so addresses are left alone.
+    #[strum(message = "Nothing.")]
     LocalProxy,
     /// The port is declared under another name.
+    #[strum(
+        message = "Check that the port is the one of the checkpoint and not of another server, and rename it: ascend-operator's Service has named ports only."
+    )]
     PortNameDiffers,
-    /// The port's name already belongs to another port of the container.
+    /// The name of the port belongs to another port of the container.
+    #[strum(message = "Rename your port.")]
     PortNameTaken,
-    /// Under hostNetwork only rank 0 declares the ports, since it is the one that listens.
+    /// Under hostNetwork only rank 0, which listens on the ports, declares them.
+    #[strum(message = "Nothing.")]
     HostNetworkNotRankZero,
     /// Under hostNetwork another container of the pod declares the port already.
+    #[strum(message = "Declare the port in one container of the Pod only.")]
     HostNetworkPortTaken,
-    /// Under hostNetwork the declared ports keep the pods of a template from sharing a node.
+    /// Under hostNetwork the declared ports keep pods of the template from sharing a node.
+    #[strum(
+        message = "Nothing if each Pod has its own node. Otherwise don't use hostNetwork, or give rank 0 a separate task."
+    )]
     HostNetworkSeveralPods,
-    /// The configuration asks for nodes that are able to save a dying job (nodeReadiness).
+    /// The configuration asks for nodes that can save a dying job (nodeReadiness).
+    #[strum(message = "Nothing.")]
     NodeReadiness,
-    /// The pod names its node (spec.nodeName), so no affinity has a say in it.
+    /// The pod names its node (spec.nodeName), so node affinity has no effect.
+    #[strum(message = "Nothing.")]
     NodeAlreadyChosen,
-    /// The required node affinity has no term that could match a node, so a requirement more changes nothing.
+    /// No term of the required node affinity can match a node, so a further requirement has no effect.
+    #[strum(
+        message = "Correct or remove `nodeSelectorTerms`. Kubernetes refuses an empty list, and an empty term matches no node."
+    )]
     NodeSelectorMatchesNothing,
-    /// The pod requires a node that is able to save a dying job, and at last look there was none that takes pods.
+    /// The pod requires a node that can save a dying job, and the last check found none that accepts pods.
+    #[strum(
+        message = "See `kubectl get nodes -L swansong.dev/dump-ready` and the condition `DumpReady` of the nodes, or set `nodeReadiness` to `prefer` in the configuration."
+    )]
     NoNodeReady,
-    /// The pod requires a node that is able to save a dying job, and whether there is one isn't known.
-    NodesUnknown,
-    /// No template could be told to be rank 0.
+    /// The pod requires a node that can save a dying job, and whether one exists is unknown.
+    #[strum(
+        message = "Grant the webhook the right to list nodes (component `node-readiness`); its log names what is missing."
+    )]
+    NodeReadinessUnknown,
+    /// No replica type is known to have rank 0.
+    #[strum(message = "Name the first replica type `Master`, `Scheduler` or `Chief`.")]
     NoRankZero,
-    /// The strategy was copied from the job, since ascend-operator doesn't copy job annotations to pods.
+    /// The strategy was copied from the job, because ascend-operator doesn't copy job annotations to pods.
+    #[strum(message = "Nothing.")]
     StrategyCopied,
-    /// A Swansong option was copied from the job to the template, where it is read.
+    /// An option of Swansong was copied from the job to the template, where it is read.
+    #[strum(message = "Nothing.")]
     OptionCopied,
-    /// The strategy list was rewritten without blanks, since MindCluster drops padded tokens.
+    /// The strategy list was rewritten without blanks, because MindCluster ignores tokens with blanks around them.
+    #[strum(message = "Nothing; write the list without blanks to keep it as it is.")]
     StrategyNormalised,
-    /// The strategy list holds padded tokens, which MindCluster drops.
+    /// The strategy list has blanks around tokens, which MindCluster ignores.
+    #[strum(message = "Write the list without blanks.")]
     StrategyPadded,
-    /// The strategy list holds a token that MindCluster doesn't know.
+    /// The strategy list has a token that MindCluster doesn't know.
+    #[strum(message = "Correct the token; docs/annotations.md lists the six that exist.")]
     StrategyUnknownToken,
-    /// The strategy stands on the template only, where MindCluster doesn't read it.
+    /// Only the template has the strategy, and MindCluster doesn't read it there.
+    #[strum(message = "Put the annotation on the job.")]
     StrategyOnTemplateOnly,
-    /// The template's strategy differs from the job's, which is the one MindCluster reads.
+    /// The template's strategy differs from the job's, which MindCluster reads.
+    #[strum(message = "Put the right list on the job and remove it from the template.")]
     StrategyDiffers,
-    /// MindCluster doesn't see the strategy of this kind of workload.
+    /// MindCluster doesn't read the strategy of this kind of workload.
+    #[strum(message = "Run the training as an AscendJob.")]
     StrategyNotPropagated,
-    /// Nobody injects ascend-operator's environment into Volcano Jobs.
+    /// A Volcano Job lacks the environment that ascend-operator adds to an AscendJob.
+    #[strum(message = "Set the variables that the warning names, or use an AscendJob.")]
     VolcanoNoOperatorEnv,
-    /// Label process-recover-enable isn't on: ClusterD answers 403.
+    /// Label process-recover-enable isn't on, so ClusterD answers 403.
+    #[strum(message = "AscendJob: give the job its labels. Volcano Job: set the label to `\"on\"`.")]
     ProcessRecoverOff,
     /// An annotation names a container that the pod doesn't have.
+    #[strum(message = "Correct the name.")]
     UnknownContainer,
-    /// An annotation names an ordinary init container, which is never touched.
+    /// An annotation names an ordinary init container, which is never changed.
+    #[strum(message = "Remove the name.")]
     InitContainer,
-    /// A Swansong annotation has a value that can't be used.
+    /// An annotation of Swansong has an unusable value.
+    #[strum(message = "Correct the value as the warning says.")]
     OptionInvalid,
-    /// The annotation swansong.dev/injected can't be read and was replaced.
+    /// The annotation swansong.dev/injected was unreadable and has been replaced.
+    #[strum(message = "Nothing; `uninject` removes later additions only.")]
     RecordUnreadable,
-    /// The object doesn't say its kind.
+    /// The object has no `kind`.
+    #[strum(message = "Add `kind`.")]
     KindMissing,
-    /// Not a kind that Swansong changes.
+    /// Swansong doesn't change objects of this kind.
+    #[strum(message = "Nothing.")]
     KindNotHandled,
-    /// Neither a recover-strategy nor an operator's marker asks for it.
+    /// The object has neither a recover-strategy nor the environment by which ascend-operator marks a dump.
+    #[strum(message = "Add `recover-strategy: \"dump\"` to the job if it should save a dying checkpoint.")]
     NoStrategy,
-    /// The recover-strategy doesn't hold a triggering token.
+    /// The recover-strategy has no token that triggers the injection.
+    #[strum(message = "Add `dump` to the list if the job should save a dying checkpoint.")]
     StrategyWithoutDump,
-    /// `swansong.dev/inject: "false"`.
+    /// The annotation `swansong.dev/inject` excludes the object.
+    #[strum(message = "Nothing.")]
     OptedOut,
-    /// A Windows pod.
+    /// The pod is for Windows, where libraries can't be preloaded.
+    #[strum(message = "Nothing.")]
     Windows,
-    /// No container could be chosen without guessing.
+    /// The training container is ambiguous.
+    #[strum(message = "Name the training container in the annotation `swansong.dev/containers`.")]
     NoContainerChosen,
     /// The workload has no pod template.
+    #[strum(message = "Nothing.")]
     NoTemplate,
-    /// More would have to be added than an object can hold.
-    TooManyChanges,
-    /// The object can't be read.
+    /// The injected object would be larger than the API server can store.
+    #[strum(
+        message = "Use fewer templates or containers, or shorter annotations; etcd stores objects of at most 1.5 MiB."
+    )]
+    ObjectTooLarge,
+    /// A field of the object has the wrong type.
+    #[strum(
+        message = "Correct the field that the message names; the API server refuses most such objects anyway."
+    )]
     ObjectInvalid,
     /// The request isn't a CREATE.
+    #[strum(message = "Nothing; the shipped webhook configuration covers CREATE only.")]
     NotCreate,
     /// The request is for a subresource.
+    #[strum(message = "Nothing; the shipped webhook configuration covers no subresources.")]
     Subresource,
-    /// The request carries no object.
+    /// The request contains no object.
+    #[strum(message = "Nothing; the shipped webhook configuration covers CREATE only.")]
     NoObject,
-    /// The webhook failed by its own fault.
+    /// The webhook failed.
+    #[strum(
+        message = "Report it with the line of the webhook's log. The object was admitted unchanged, or denied if `strictness` is `deny`."
+    )]
     InternalError,
-    /// There was no room for the review in time.
+    /// The webhook had no capacity for the review before its deadline.
+    #[strum(
+        message = "Check whether the object was injected (a Pod of an injected job is); create it again, or run `swansong inject` on the manifest. If it happens often, add replicas or raise `--body-memory`."
+    )]
     Overloaded,
-    /// The review took too long to arrive.
-    BodyTooSlow,
-    /// The API server waited no longer when the review could be answered.
-    AnsweredTooLate,
-    /// The review is larger than what is read.
+    /// The request's body didn't arrive before the deadline.
+    #[strum(
+        message = "Check whether the object was injected, as for `Overloaded`; then check the network between the API server and the webhook."
+    )]
+    BodyTimeout,
+    /// The API server's deadline passed before the review was answered.
+    #[strum(
+        message = "Check whether the object was injected, as for `Overloaded`; the webhook's node has too little CPU."
+    )]
+    DeadlineExceeded,
+    /// The request's body is larger than the limit.
+    #[strum(message = "Find the client: requests of API servers are smaller.")]
     BodyTooLarge,
-    /// The connection ended before the whole review was there.
-    BodyBroken,
+    /// The connection ended before the whole body had arrived.
+    #[strum(message = "Check whether API servers time out or restart.")]
+    BodyIncomplete,
 }
 
-impl std::fmt::Display for Reason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
+impl Reason {
+    /// Every reason, in the order of the documentation.
+    pub const ALL: &'static [Self] = Self::VARIANTS;
+
+    /// The CamelCase name.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
-}
 
-impl Serialize for Reason {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
+    /// What it means, in one sentence.
+    pub fn description(self) -> &'static str {
+        self.get_documentation().unwrap_or_default()
+    }
+
+    /// What to do about it.
+    pub fn remedy(self) -> &'static str {
+        self.get_message().unwrap_or_default()
     }
 }

@@ -13,10 +13,10 @@ fn is_left_alone(kind: WorkloadKind, object: &Value) {
     let text = object.to_string();
     assert!(text.len() < REQUEST, "{}", text.len());
     let outcome = inject(kind, &text, &Policy::default()).expect("sound");
-    assert_eq!(outcome.skip, Some(Reason::TooManyChanges));
+    assert_eq!(outcome.skip, Some(Reason::ObjectTooLarge));
     assert!(outcome.operations.is_empty() && outcome.templates.is_empty());
     let reasons: Vec<Reason> = outcome.warnings.iter().map(|warning| warning.reason).collect();
-    assert_eq!(reasons, [Reason::TooManyChanges]);
+    assert_eq!(reasons, [Reason::ObjectTooLarge]);
 }
 
 fn container(name: &str) -> Value {

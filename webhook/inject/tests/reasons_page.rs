@@ -1,22 +1,37 @@
-//! docs/reasons.md lists every reason, in the order and words of the code.
+//! The table of docs/reasons.md is generated from the code.
 
-use std::fs;
+use std::{env, fs};
 
 use swansong_inject::reason::Reason;
 
+const HEADER: &str = "| reason | meaning | what to do |\n|---|---|---|\n";
+
 #[test]
-fn the_page_lists_every_reason() {
+fn page_has_the_reasons_of_the_code() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reasons.md");
     let page = fs::read_to_string(path).expect("docs/reasons.md");
-    let rows: Vec<String> = page
-        .lines()
-        .filter(|line| line.starts_with("| `"))
-        .map(|line| line.split(" | ").take(2).collect::<Vec<_>>().join(" | "))
+    let (before, after) = page.split_once(HEADER).expect("a table of reasons");
+    let rows: String = Reason::ALL
+        .iter()
+        .map(|reason| format!("| `{reason}` | {} | {} |\n", reason.description(), reason.remedy()))
         .collect();
-    let expected: Vec<String> =
-        Reason::ALL.iter().map(|reason| format!("| `{reason}` | {}", reason.description().trim())).collect();
-    for (row, expected) in rows.iter().zip(&expected) {
-        assert_eq!(row, expected, "docs/reasons.md");
+    let rest = after.find("\n\n").map_or("", |end| &after[end + 1..]);
+    let expected = format!("{before}{HEADER}{rows}{rest}");
+    if env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
+        fs::write(path, &expected).expect("docs/reasons.md is writable");
+    } else {
+        assert!(
+            page == expected,
+            "run `INSTA_UPDATE=always cargo test -p swansong-inject --test reasons_page`"
+        );
     }
-    assert_eq!(rows.len(), expected.len(), "docs/reasons.md has too few rows or too many");
+}
+
+#[test]
+fn each_reason_has_a_meaning_and_a_remedy() {
+    for reason in Reason::ALL {
+        for sentence in [reason.description(), reason.remedy()] {
+            assert!(sentence.ends_with('.') && !sentence.contains('\n'), "{reason}: {sentence:?}");
+        }
+    }
 }

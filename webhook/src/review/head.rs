@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn strict_means_refused_with_a_word_to_come_again() {
         let strict = Config::parse("strictness: deny").expect("sound");
-        for (reason, code) in [(Reason::Overloaded, 429), (Reason::BodyTooSlow, 504)] {
+        for (reason, code) in [(Reason::Overloaded, 429), (Reason::BodyTimeout, 504)] {
             let answer = let_through(REVIEW.as_bytes(), reason, &strict).expect("an answer");
             assert_eq!(answer.verdict, Verdict::Denied(reason));
             let body: Value = serde_json::from_slice(&answer.body).expect("JSON");

@@ -226,7 +226,7 @@ fn may_stay_pending(outcome: &Outcome, ready: ReadyNodes) -> Option<Warning> {
     let (reason, what) = match ready {
         ReadyNodes::Some => return None,
         ReadyNodes::None => (Reason::NoNodeReady, "no node that takes pods is labelled so now"),
-        ReadyNodes::Unknown => (Reason::NodesUnknown, "whether any node is labelled so isn't known"),
+        ReadyNodes::Unknown => (Reason::NodeReadinessUnknown, "whether any node is labelled so isn't known"),
     };
     let message = format!(
         "the configuration requires nodes with {DUMP_READY}=true, and {what}: if there is none the pods stay \
@@ -294,7 +294,7 @@ const REFUSED: &str = "the object was refused";
 fn untimely(reason: Reason, consequence: &str) -> String {
     let fault = match reason {
         Reason::Overloaded => "too many large reviews came at a time",
-        Reason::BodyTooSlow => "the review took too long to arrive",
+        Reason::BodyTimeout => "the review took too long to arrive",
         _ => "the review could not be answered in time",
     };
     format!("{fault}; {consequence}")

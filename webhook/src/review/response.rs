@@ -112,7 +112,7 @@ fn status(verdict: Verdict, warnings: &[&Warning]) -> Option<Status> {
     let (code, name) = match reason {
         Reason::ObjectInvalid => (422, "Invalid"),
         Reason::Overloaded => (429, "TooManyRequests"),
-        Reason::BodyTooSlow | Reason::AnsweredTooLate => (504, "Timeout"),
+        Reason::BodyTimeout | Reason::DeadlineExceeded => (504, "Timeout"),
         _ => (500, "InternalError"),
     };
     let message = warnings.first().map(|warning| line(warning)).unwrap_or_default();

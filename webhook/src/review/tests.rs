@@ -116,7 +116,7 @@ fn a_required_node_that_may_not_be_there_is_told() {
     for (config, ready, expected) in [
         ("nodeReadiness: require", Some, vec![]),
         ("nodeReadiness: require", None, vec![Reason::NoNodeReady]),
-        ("nodeReadiness: require", Unknown, vec![Reason::NodesUnknown]),
+        ("nodeReadiness: require", Unknown, vec![Reason::NodeReadinessUnknown]),
         ("nodeReadiness: prefer", None, vec![]),
         ("nodeReadiness: off", None, vec![]),
         ("", None, vec![]),

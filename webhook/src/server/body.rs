@@ -140,7 +140,7 @@ impl Stop {
     fn with(self, head: Bytes) -> Unread {
         match self {
             Self::Refused(refusal) => Unread::Refused(refusal),
-            Self::TooSlow => Unread::Untimely { reason: Reason::BodyTooSlow, head, ended: false },
+            Self::TooSlow => Unread::Untimely { reason: Reason::BodyTimeout, head, ended: false },
         }
     }
 }

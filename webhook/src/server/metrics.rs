@@ -135,7 +135,7 @@ impl Metrics {
                 self.unserved(reason);
             }
         }
-        for reason in [Reason::ObjectInvalid, Reason::InternalError, Reason::AnsweredTooLate] {
+        for reason in [Reason::ObjectInvalid, Reason::InternalError, Reason::DeadlineExceeded] {
             self.unserved(reason);
         }
         for cause in Closed::ALL {

@@ -92,7 +92,7 @@ impl Shared {
         let start = Instant::now();
         if patience.given_up.is_some_and(|given_up| start >= given_up) {
             // Nobody reads the answer; that the object passed by is counted.
-            return self.shed(Reason::AnsweredTooLate, body, true);
+            return self.shed(Reason::DeadlineExceeded, body, true);
         }
         match review::answer(body, &self.config.load(), self.ready_nodes.get()) {
             Ok(answer) => {

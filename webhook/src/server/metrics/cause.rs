@@ -35,8 +35,8 @@ impl Refusal {
     pub(in crate::server) const fn unserved(self) -> Option<Reason> {
         match self {
             Self::NotAReview => None,
-            Self::Broken => Some(Reason::BodyBroken),
-            Self::TooSlow => Some(Reason::BodyTooSlow),
+            Self::Broken => Some(Reason::BodyIncomplete),
+            Self::TooSlow => Some(Reason::BodyTimeout),
             Self::TooLarge => Some(Reason::BodyTooLarge),
             Self::Overloaded => Some(Reason::Overloaded),
         }
