@@ -45,7 +45,7 @@ fn tell(name: &str, customized: &Customized) {
     }
     for class in added {
         let (code, list) = (class.code(), class.list());
-        eprintln!("added to {name}: {code} to {list}: {}", class.meaning());
+        eprintln!("added to {name}: {code} to {list}: {}", class.description());
     }
     for (class, list) in elsewhere {
         let (code, own) = (class.code(), Class::list(*class));

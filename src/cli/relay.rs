@@ -9,7 +9,9 @@ use anyhow::{Context, anyhow};
 use swansong_certs::{
     Event, FilePair, FileWatcher, POLL_INTERVAL, Resolver, SystemClock, TlsOptions, server_config,
 };
-use swansong_clusterd::{Grpc, grpc};
+
+use swansong_clusterd_client::ADDRESS;
+use swansong_clusterd_client::GrpcClient;
 use swansong_gateway::budget::Budget;
 use swansong_gateway::http::{Shared, health, router};
 use swansong_gateway::listen::serve;
@@ -43,7 +45,7 @@ pub(crate) struct Relay {
     #[arg(long, env = "SWANSONG_TLS_KEY", value_name = "FILE")]
     tls_key: PathBuf,
     /// ClusterD
-    #[arg(long, env = "SWANSONG_CLUSTERD", value_name = "URL", default_value = grpc::ADDRESS)]
+    #[arg(long, env = "SWANSONG_CLUSTERD", value_name = "URL", default_value = ADDRESS)]
     clusterd: String,
     /// Service account of the agents
     #[arg(
@@ -85,7 +87,7 @@ impl Relay {
         let (namespace, name) = self.agent_account.split_once('/').ok_or_else(|| {
             anyhow!("--agent-account {}: it has the form NAMESPACE/NAME", self.agent_account)
         })?;
-        let clusterd = Grpc::new(&self.clusterd, self.clusterd_timeout)?;
+        let clusterd = GrpcClient::new(&self.clusterd, self.clusterd_timeout)?;
         let resolver = Resolver::new();
         let mut certificate = FileWatcher::new(
             FilePair::new(&self.tls_cert, &self.tls_key),

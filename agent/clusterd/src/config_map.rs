@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use crate::message::{Message, NotSendable};
+use crate::message::{InvalidBatch, Message};
 use crate::public_fault::PublicFault;
 
 /// The label, and its value, by which ClusterD finds it.
@@ -28,7 +28,7 @@ pub fn contents(
     existing: Option<&str>,
     faults: &[PublicFault],
     now: u64,
-) -> Result<Vec<String>, NotSendable> {
+) -> Result<Vec<String>, InvalidBatch> {
     let content = Message::new(faults, now)?.to_json();
     let later = || Message::new(faults, now + 1).map(|message| message.to_json());
     Ok(match existing {

@@ -11,6 +11,8 @@
 mod edit;
 mod read;
 
+use strum::VariantArray as _;
+
 use self::edit::Edits;
 use self::read::{Elements, Members, Node};
 use crate::class::{Class, RESOURCE};
@@ -81,7 +83,7 @@ pub fn customize(text: &str) -> Result<Customized, Refused> {
         top.extend(file.resources.add(&mut edits, RESOURCES, &[RESOURCE]));
     }
     let (mut added, mut elsewhere) = (Vec::new(), Vec::new());
-    for class in Class::ALL {
+    for &class in Class::VARIANTS {
         match LISTS.into_iter().zip(&file.lists).find(|(_, list)| list.holds(class.code())) {
             Some((name, _)) if name == class.list() => {}
             Some((name, _)) => elsewhere.push((class, name)),

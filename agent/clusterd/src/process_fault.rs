@@ -1,29 +1,30 @@
-//! The fast path: a fault of a job's ranks, told as MindIO tells it.
+//! The fast path: faults of a job's ranks, reported as MindIO reports them.
 //!
-//! ClusterD orders the dump 40 to 240 ms after it instead of about 11 s, and it acts on the whole job. It needs no
-//! registered resource, but the job has to have registered with ClusterD. Source:
+//! ClusterD orders the dump 40 to 240 ms after the report instead of about 11 s, and acts on the whole job. No registered
+//! resource is needed, but the job has to be registered with ClusterD. Source:
 //! `docs/zh/scheduling/06_api/04_clusterd/02_process_level_recovery_apis.md` of MindCluster.
 
-use crate::proto;
-
-/// What ended the rank; `faultType`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// What ended the rank; displayed as the value of `faultType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::Display)]
 pub enum Cause {
-    /// On-chip memory that can't be corrected (UCE). ClusterD waits for a retry first.
+    /// An uncorrectable error of on-chip memory (UCE). ClusterD waits for a retry first.
+    #[strum(to_string = "0")]
     OnChipMemory,
-    /// All else.
+    /// Any other fault.
+    #[strum(to_string = "1")]
     Other,
     /// Collective communication or the network. ClusterD waits for a retry first.
+    #[strum(to_string = "2")]
     Network,
 }
 
-/// Why ClusterD wasn't told.
+/// Why a report failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {
-    /// Code 400: no job with that UID has registered with ClusterD.
+    /// Code 400: no job with that UID is registered with ClusterD.
     #[error("ClusterD doesn't know the job, 400: {0}")]
     UnknownJob(String),
-    /// ClusterD answered another code than 0.
+    /// Any other code except 0.
     #[error("ClusterD refuses the report of failed ranks, {code}: {info}")]
     Refused {
         /// The code.
@@ -31,37 +32,20 @@ pub enum ReportError {
         /// The text.
         info: String,
     },
-    /// Nothing to report.
+    /// The report lists no ranks.
     #[error("there are no ranks to report")]
     NoRanks,
-    /// Nobody answered, or not in time; whether ClusterD has acted can't be told.
+    /// There was no response in time. ClusterD may or may not have acted.
     #[error("{0}")]
     Unavailable(String),
 }
 
-impl Cause {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::OnChipMemory => "0",
-            Self::Other => "1",
-            Self::Network => "2",
-        }
-    }
-}
-
-/// The request for `ranks` (global ranks) of the job with the UID `job`.
-pub(crate) fn request(job: &str, ranks: &[u32], cause: Cause) -> proto::ProcessFaultRequest {
-    let rank =
-        |rank: &u32| proto::FaultRank { rank_id: rank.to_string(), fault_type: cause.as_str().to_owned() };
-    proto::ProcessFaultRequest { job_id: job.to_owned(), fault_ranks: ranks.iter().map(rank).collect() }
-}
-
-/// What the answer says.
-pub(crate) fn outcome(status: proto::Status) -> Result<(), ReportError> {
-    match status.code {
+/// Maps the code of ClusterD's response.
+pub fn check_response(code: i32, info: String) -> Result<(), ReportError> {
+    match code {
         0 => Ok(()),
-        400 => Err(ReportError::UnknownJob(status.info)),
-        code => Err(ReportError::Refused { code, info: status.info }),
+        400 => Err(ReportError::UnknownJob(info)),
+        code => Err(ReportError::Refused { code, info }),
     }
 }
 
@@ -70,18 +54,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_are_digits() {
-        let request = request("3f1c", &[3, 11], Cause::Other);
-        let ranks: Vec<_> =
-            request.fault_ranks.iter().map(|rank| (&*rank.rank_id, &*rank.fault_type)).collect();
-        assert_eq!((&*request.job_id, ranks), ("3f1c", vec![("3", "1"), ("11", "1")]));
-    }
-
-    #[test]
-    fn every_code_has_its_meaning() {
-        let of = |code| outcome(proto::Status { code, info: "x".to_owned() });
-        assert_eq!(of(0), Ok(()));
-        assert_eq!(of(400), Err(ReportError::UnknownJob("x".to_owned())));
-        assert_eq!(of(501), Err(ReportError::Refused { code: 501, info: "x".to_owned() }));
+    fn maps_response_codes() {
+        let check = |code| check_response(code, "x".to_owned());
+        assert_eq!(check(0), Ok(()));
+        assert_eq!(check(400), Err(ReportError::UnknownJob("x".to_owned())));
+        assert_eq!(check(501), Err(ReportError::Refused { code: 501, info: "x".to_owned() }));
     }
 }

@@ -5,9 +5,9 @@
 //! that to its log and answers 0 if another fault of the message is valid, so nothing invalid may ever leave us.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use strum::Display;
 use swansong_fault_model::Assertion;
 
 use crate::class::Class;
@@ -33,12 +33,13 @@ const EARLIEST: u64 = 1_735_689_600_000;
 const LATEST: u64 = 9_999_999_999_999;
 
 /// What kind of thing a fault is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Display)]
 pub enum FaultType {
     /// A device.
     #[serde(rename = "NPU")]
+    #[strum(serialize = "NPU")]
     Npu,
-    /// The node.
+    /// The node as a whole.
     Node,
 }
 
@@ -93,7 +94,7 @@ pub struct Draft<'a> {
 /// ClusterD wouldn't take the fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("ClusterD would drop fault `{fault_id}`: {field} {rule}")]
-pub struct Invalid {
+pub struct InvalidFault {
     /// The fault; at most 128 characters of it.
     pub fault_id: String,
     /// The field.
@@ -103,38 +104,23 @@ pub struct Invalid {
 }
 
 /// A field of a public fault, by its name in ClusterD's document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::Display)]
+#[strum(serialize_all = "camelCase")]
+#[allow(missing_docs, reason = "see the fields of `PublicFault`")]
 pub enum Field {
-    /// `faultId`
     FaultId,
-    /// `faultTime`
     FaultTime,
-    /// `faultLocation`
     FaultLocation,
-    /// `influence.nodeName`
+    #[strum(to_string = "influence.nodeName")]
     NodeName,
-    /// `influence.deviceIds`
+    #[strum(to_string = "influence.deviceIds")]
     DeviceIds,
-    /// `description`
     Description,
-}
-
-impl fmt::Display for Field {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::FaultId => "faultId",
-            Self::FaultTime => "faultTime",
-            Self::FaultLocation => "faultLocation",
-            Self::NodeName => "influence.nodeName",
-            Self::DeviceIds => "influence.deviceIds",
-            Self::Description => "description",
-        })
-    }
 }
 
 impl Draft<'_> {
     /// The fault, if it keeps all rules.
-    pub fn finish(self) -> Result<PublicFault, Invalid> {
+    pub fn finish(self) -> Result<PublicFault, InvalidFault> {
         let mut devices = self.devices.to_vec();
         devices.sort_unstable();
         let mut location = BTreeMap::new();
@@ -159,7 +145,7 @@ impl Draft<'_> {
 
 impl PublicFault {
     /// Proves every rule that ClusterD checks, and that the node has a name.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    pub fn validate(&self) -> Result<(), InvalidFault> {
         let rules = [
             (Field::FaultId, is_id(&self.fault_id), "has to be 8 to 128 letters, digits, `-`, `_`, `.`"),
             (
@@ -187,7 +173,7 @@ impl PublicFault {
         match rules.into_iter().find(|(_, kept, _)| !kept) {
             Some((field, _, rule)) => {
                 let fault_id = text::one_line(&self.fault_id, 128);
-                Err(Invalid { fault_id, field, rule })
+                Err(InvalidFault { fault_id, field, rule })
             }
             None => Ok(()),
         }
@@ -195,7 +181,7 @@ impl PublicFault {
 
     /// The same episode with another assertion; a recovery still tells when the fault occurred.
     #[must_use]
-    pub fn asserting(&self, assertion: Assertion) -> Self {
+    pub fn with_assertion(&self, assertion: Assertion) -> Self {
         Self { assertion, ..self.clone() }
     }
 }
@@ -353,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_recovery_tells_when_the_fault_occurred() {
-        let recovery = sound().asserting(Assertion::Recover);
+        let recovery = sound().with_assertion(Assertion::Recover);
         assert_eq!(recovery, PublicFault { assertion: Assertion::Recover, ..sound() });
     }
 

@@ -24,7 +24,7 @@ pub const DESCRIPTION: &str = "Description";
 
 /// What is said of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing<'a> {
+pub struct NodeFaults<'a> {
     /// Our faults that stand on the node, by their id, in the order of the ConfigMap.
     pub fault_ids: Vec<Cow<'a, str>>,
     /// Whether these are all: a fault that isn't there doesn't stand.
@@ -34,16 +34,16 @@ pub struct Standing<'a> {
 /// The ConfigMap doesn't have the form that ClusterD gives it.
 #[derive(Debug, thiserror::Error)]
 #[error("`{FAULTS}` of the ConfigMap {NAMESPACE}/{NAME} isn't what ClusterD writes: {0}")]
-pub struct NotAStatistic(#[from] serde_json::Error);
+pub struct InvalidStatistic(#[from] serde_json::Error);
 
 /// Which of our faults stand on `node`. `faults` and `description` are the texts of the keys [`FAULTS`] and
 /// [`DESCRIPTION`]; without the ConfigMap, or without the key, nothing stands. Faults of other senders, unknown members
 /// and entries of a form that isn't known are passed over.
-pub fn standing<'a>(
+pub fn node_faults<'a>(
     faults: Option<&'a str>,
     description: Option<&str>,
     node: &str,
-) -> Result<Standing<'a>, NotAStatistic> {
+) -> Result<NodeFaults<'a>, InvalidStatistic> {
     let complete = description.is_none_or(str::is_empty);
     let fault_ids = match faults.filter(|text| !text.trim().is_empty()) {
         Some(text) => {
@@ -54,7 +54,7 @@ pub fn standing<'a>(
         }
         None => Vec::new(),
     };
-    Ok(Standing { fault_ids, complete })
+    Ok(NodeFaults { fault_ids, complete })
 }
 
 /// Reads one node's faults and passes over all else without building it: the object is up to a megabyte.
@@ -147,9 +147,9 @@ mod tests {
         "worker-8":null}"#;
 
     fn ids(faults: &str, node: &str) -> Vec<String> {
-        let standing = standing(Some(faults), None, node).expect("a statistic");
-        assert!(standing.complete);
-        standing.fault_ids.into_iter().map(Cow::into_owned).collect()
+        let found = node_faults(Some(faults), None, node).expect("a statistic");
+        assert!(found.complete);
+        found.fault_ids.into_iter().map(Cow::into_owned).collect()
     }
 
     #[test]
@@ -165,29 +165,29 @@ mod tests {
 
     #[test]
     fn ids_are_borrowed() {
-        let standing = standing(Some(FAULTS), None, "worker-7").expect("a statistic");
-        assert!(standing.fault_ids.iter().all(|id| matches!(id, Cow::Borrowed(_))));
+        let found = node_faults(Some(FAULTS), None, "worker-7").expect("a statistic");
+        assert!(found.fault_ids.iter().all(|id| matches!(id, Cow::Borrowed(_))));
         assert_eq!(ids(r#"{"a":[{"resource":"swan\u0073ong","faultId":"a\u002eb"}]}"#, "a"), ["a.b"]);
     }
 
     #[test]
     fn nothing_stands_where_nothing_is_said() {
         for faults in [None, Some(""), Some("null"), Some("{}")] {
-            let standing = standing(faults, None, "worker-7").expect("a statistic");
-            assert_eq!(standing, Standing { fault_ids: Vec::new(), complete: true });
+            let found = node_faults(faults, None, "worker-7").expect("a statistic");
+            assert_eq!(found, NodeFaults { fault_ids: Vec::new(), complete: true });
         }
     }
 
     #[test]
     fn too_many_faults_make_it_incomplete() {
         let said = "The current total number of faults is too large";
-        assert!(!standing(Some(FAULTS), Some(said), "worker-7").expect("a statistic").complete);
+        assert!(!node_faults(Some(FAULTS), Some(said), "worker-7").expect("a statistic").complete);
     }
 
     #[test]
     fn another_form_is_an_error_and_not_an_empty_node() {
         for faults in ["[]", "{", "7", r#"{"worker-7": {}}"#, r#"{"worker-7": [7]}"#, "{} x"] {
-            assert!(standing(Some(faults), None, "worker-7").is_err(), "{faults}");
+            assert!(node_faults(Some(faults), None, "worker-7").is_err(), "{faults}");
         }
     }
 }

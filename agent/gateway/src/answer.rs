@@ -76,11 +76,13 @@ impl Problem {
     /// What the agent's relay makes of it.
     pub fn into_send_error(self) -> SendError {
         let Self { reason, message, code } = self;
-        let later = |after| SendError::Later { why: format!("the relay: {message}"), after };
+        let later = |after| SendError::RetryAfter { reason: format!("the relay: {message}"), after };
         match reason {
             Reason::TooMany => SendError::TooMany(message),
             Reason::Refused => SendError::Invalid(message),
-            Reason::Undocumented => SendError::Other { code: code.unwrap_or_default(), info: message },
+            Reason::Undocumented => {
+                SendError::UnexpectedResponse { code: code.unwrap_or_default(), info: message }
+            }
             Reason::Busy | Reason::NoReview => later(Duration::from_secs(2)),
             Reason::ClusterdUnavailable => later(Duration::from_secs(5)),
             // Of no use to this agent: it has to send by itself.
@@ -99,11 +101,11 @@ impl From<NotTaken> for Problem {
             NotTaken::Late(Some(error)) | NotTaken::Failed(error) => match error {
                 SendError::TooMany(info) => Self::new(Reason::TooMany, info),
                 SendError::Invalid(info) => Self::new(Reason::Refused, info),
-                SendError::NotSendable(error) => Self::new(Reason::Malformed, error.to_string()),
-                SendError::Other { code, info } => {
+                SendError::InvalidBatch(error) => Self::new(Reason::Malformed, error.to_string()),
+                SendError::UnexpectedResponse { code, info } => {
                     Self { code: Some(code), ..Self::new(Reason::Undocumented, info) }
                 }
-                error @ (SendError::Unavailable(_) | SendError::Later { .. }) => {
+                error @ (SendError::Unavailable(_) | SendError::RetryAfter { .. }) => {
                     Self::new(Reason::ClusterdUnavailable, error.to_string())
                 }
             },
@@ -122,7 +124,7 @@ mod tests {
         for error in [
             SendError::TooMany(info()),
             SendError::Invalid(info()),
-            SendError::Other { code: 500, info: info() },
+            SendError::UnexpectedResponse { code: 500, info: info() },
         ] {
             let problem = Problem::from(NotTaken::Late(Some(error.clone())));
             let body = serde_json::to_string(&problem).expect("JSON");
@@ -130,6 +132,9 @@ mod tests {
             assert_eq!(problem.into_send_error(), error);
         }
         let away = Problem::from(NotTaken::Late(Some(SendError::Unavailable(info()))));
-        assert!(matches!(away.into_send_error(), SendError::Later { .. }), "not a reason to send by oneself");
+        assert!(
+            matches!(away.into_send_error(), SendError::RetryAfter { .. }),
+            "not a reason to send by oneself"
+        );
     }
 }

@@ -15,8 +15,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
-use swansong_clusterd::message::{Message, NotSendable};
-use swansong_clusterd::{PublicFault, SendError, Sink};
+use swansong_clusterd::message::{InvalidBatch, Message};
+use swansong_clusterd::{PublicFault, SendError, Transport};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -137,7 +137,7 @@ impl RelaySink {
     }
 }
 
-impl Sink for RelaySink {
+impl Transport for RelaySink {
     async fn send(&self, batch: &[PublicFault]) -> Result<(), SendError> {
         // The relay refuses what ClusterD would; so it needn't be asked.
         prove(batch)?;
@@ -156,7 +156,7 @@ impl Sink for RelaySink {
     }
 }
 
-fn prove(batch: &[PublicFault]) -> Result<(), NotSendable> {
+fn prove(batch: &[PublicFault]) -> Result<(), InvalidBatch> {
     Message::new(batch, 0).map(drop)
 }
 
@@ -169,7 +169,7 @@ pub struct FallingBack<F, S> {
     pub second: S,
 }
 
-impl<F: Sink, S: Sink> Sink for FallingBack<F, S> {
+impl<F: Transport, S: Transport> Transport for FallingBack<F, S> {
     async fn send(&self, batch: &[PublicFault]) -> Result<(), SendError> {
         match self.first.send(batch).await {
             Err(SendError::Unavailable(why)) => self.second.send(batch).await.map_err(|error| match error {

@@ -53,7 +53,7 @@ impl Metrics {
         let outcome = match sent {
             Ok(()) => "taken",
             Err(SendError::TooMany(_)) => "too_many",
-            Err(SendError::Unavailable(_) | SendError::Later { .. }) => "unavailable",
+            Err(SendError::Unavailable(_) | SendError::RetryAfter { .. }) => "unavailable",
             Err(_) => "refused",
         };
         self.batches.get_or_create(&Outcome { outcome }).inc();

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use swansong_clusterd::{PublicFault, SendError, Sink};
+use swansong_clusterd::{PublicFault, SendError, Transport};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
@@ -75,7 +75,7 @@ impl Pump {
     }
 
     /// Sends for ever.
-    pub async fn run(self: Arc<Self>, sink: impl Sink, mut budget: Budget) -> Infallible {
+    pub async fn run(self: Arc<Self>, sink: impl Transport, mut budget: Budget) -> Infallible {
         let mut pause = PAUSE;
         loop {
             self.gather().await;
@@ -95,7 +95,8 @@ impl Pump {
                     None
                 }
                 Err(
-                    error @ (SendError::TooMany(_) | SendError::Unavailable(_) | SendError::Later { .. }),
+                    error
+                    @ (SendError::TooMany(_) | SendError::Unavailable(_) | SendError::RetryAfter { .. }),
                 ) => Some(error),
                 Err(error) => {
                     warn!(%error, faults = batch.len(), "ClusterD refuses a batch");

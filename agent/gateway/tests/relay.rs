@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
-use swansong_clusterd::{Class, FaultType, Grpc, PublicFault, SendError, Sink};
+use swansong_clusterd::{Class, FaultType, PublicFault, SendError, Transport};
+use swansong_clusterd_client::GrpcClient;
 use swansong_fake_clusterd::{Behaviour, Effect, Settings, StandIn};
 use swansong_fault_model::Assertion;
 use swansong_gateway::client::{FallingBack, RelaySink, Settings as Way};
@@ -75,13 +76,13 @@ async fn clusterds_answers_come_through() {
     assert!(matches!(sent, SendError::TooMany(_)), "{sent}");
     clusterd.behave(Behaviour::Unavailable);
     let sent = sink.send(&[fault("worker-1", 1)]).await.expect_err("a status");
-    assert!(matches!(sent, SendError::Later { .. } | SendError::TooMany(_)), "{sent}");
+    assert!(matches!(sent, SendError::RetryAfter { .. } | SendError::TooMany(_)), "{sent}");
     clusterd.behave(Behaviour::Refuse);
     let refused = async {
         loop {
             match sink.send(&[fault("worker-1", 1)]).await {
                 Err(SendError::Invalid(_)) => return,
-                other => assert!(matches!(other, Err(SendError::Later { .. })), "{other:?}"),
+                other => assert!(matches!(other, Err(SendError::RetryAfter { .. })), "{other:?}"),
             }
         }
     };
@@ -163,7 +164,7 @@ async fn without_a_relay_that_can_be_reached_and_trusted_the_agent_sends_itself(
     for (i, way) in (0..).zip(ways) {
         let sent = RelaySink::new(way.clone()).send(&[fault("worker-1", i)]).await;
         assert!(matches!(sent, Err(SendError::Unavailable(_))), "{i}: {sent:?}");
-        let second = Grpc::new(&clusterd.url(), LONG).expect("an address");
+        let second = GrpcClient::new(&clusterd.url(), LONG).expect("an address");
         let sink = FallingBack { first: RelaySink::new(way), second };
         sink.send(&[fault("worker-1", i)]).await.expect("by itself");
         assert_eq!(clusterd.ledger().of(&fault("worker-1", i).fault_id), [("occur", Effect::Added)]);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_saphyr::{Location, Spanned};
+use strum::VariantArray as _;
 use swansong_fault_model::{Code, DurationRule, FrequencyRule, Level, RuleError, Rules};
 
 use super::check::Checker;
@@ -124,7 +125,7 @@ impl Checker {
     fn level(&mut self, key: &str, name: &Spanned<String>) -> Option<Level> {
         let level = Level::from_name(&name.value);
         if level.is_none() {
-            let names: Vec<&str> = Level::ALL.iter().map(|level| level.as_str()).collect();
+            let names: Vec<String> = Level::VARIANTS.iter().map(Level::to_string).collect();
             let problem = format!("{:?} isn't a level; choose among {}", name.value, names.join(", "));
             self.problem(&name.referenced, format!("{key}.level"), problem);
         }

@@ -163,7 +163,7 @@ impl LevelWatch {
             let changed = **known != levels;
             if changed {
                 info!(
-                    origin = levels.origin.as_str(),
+                    origin = %levels.origin,
                     codes = levels.classifier.len(),
                     "faults are classified anew"
                 );

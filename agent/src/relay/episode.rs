@@ -1,7 +1,7 @@
 //! An episode: one fault of one subject, from its occurrence to its end.
 
 use serde::{Deserialize, Serialize};
-use swansong_clusterd::{Class, Draft, FaultType, Invalid, PublicFault};
+use swansong_clusterd::{Class, Draft, FaultType, InvalidFault, PublicFault};
 use swansong_fault_model::{Assertion, Code, Level, Severity, Subject};
 
 /// What the outbox keeps of an episode: all that is needed to tell ClusterD of it, also in another process.
@@ -68,9 +68,9 @@ impl Episode {
         if let Some(name) = &self.name {
             let _ = write!(text, " ({name})");
         }
-        let _ = write!(text, ", {}", self.level.as_str());
+        let _ = write!(text, ", {}", self.level);
         if let Some(severity) = self.severity {
-            let _ = write!(text, ", severity {}", severity.as_str());
+            let _ = write!(text, ", severity {}", severity);
         }
         let _ = write!(text, ", seen by {}", self.source);
         text
@@ -81,12 +81,17 @@ impl Episode {
     /// # Errors
     ///
     /// When ClusterD wouldn't take it whoever sent it: no time of its own, no device that it knows.
-    pub(crate) fn fault(&self, node: &str, id: &str, assertion: Assertion) -> Result<PublicFault, Invalid> {
+    pub(crate) fn fault(
+        &self,
+        node: &str,
+        id: &str,
+        assertion: Assertion,
+    ) -> Result<PublicFault, InvalidFault> {
         let (subject, source) = (self.subject.to_string(), self.source.as_str());
         let location = [
             ("subject", subject.as_str()),
             ("code", self.code.as_str()),
-            ("level", self.level.as_str()),
+            ("level", self.level.as_ref()),
             ("source", source),
         ];
         Draft {

@@ -123,9 +123,10 @@ pub(crate) async fn view(api: &ApiServer, node: &str) -> Result<View, ApiError> 
         Err(error) => return Err(error),
     };
     let text = |key: &str| data.get(key).map(String::as_str);
-    let standing = statistic::standing(text(statistic::FAULTS), text(statistic::DESCRIPTION), node).map_err(
-        |error| ApiError::NotUnderstood { path: statistic::NAME.to_owned(), problem: error.to_string() },
-    )?;
+    let standing =
+        statistic::node_faults(text(statistic::FAULTS), text(statistic::DESCRIPTION), node).map_err(
+            |error| ApiError::NotUnderstood { path: statistic::NAME.to_owned(), problem: error.to_string() },
+        )?;
     let ids: BTreeSet<String> = standing.fault_ids.into_iter().map(Into::into).collect();
     Ok(View::Has { ids, complete: standing.complete })
 }

@@ -140,9 +140,9 @@ impl Metrics {
         let result = match answer {
             Ok(()) => "ok",
             Err(SendError::TooMany(_)) => "refused",
-            Err(SendError::Invalid(_) | SendError::NotSendable(_)) => "invalid",
-            Err(SendError::Unavailable(_) | SendError::Later { .. }) => "unavailable",
-            Err(SendError::Other { .. }) => "odd",
+            Err(SendError::Invalid(_) | SendError::InvalidBatch(_)) => "invalid",
+            Err(SendError::Unavailable(_) | SendError::RetryAfter { .. }) => "unavailable",
+            Err(SendError::UnexpectedResponse { .. }) => "odd",
         };
         self.batches.get_or_create(&[("route", route.as_str()), ("result", result)]).inc();
     }

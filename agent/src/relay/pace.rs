@@ -67,12 +67,12 @@ impl Pace {
     pub(crate) fn failed(&mut self, error: &SendError, now: Duration, chance: f64) {
         let (what, (first, longest)) = match error {
             SendError::TooMany(_) => (What::Refused, REFUSED),
-            SendError::Unavailable(_) | SendError::Later { .. } => (What::Unanswered, UNANSWERED),
-            SendError::Invalid(_) | SendError::NotSendable(_) | SendError::Other { .. } => {
+            SendError::Unavailable(_) | SendError::RetryAfter { .. } => (What::Unanswered, UNANSWERED),
+            SendError::Invalid(_) | SendError::InvalidBatch(_) | SendError::UnexpectedResponse { .. } => {
                 (What::Odd, REFUSED)
             }
         };
-        let asked = if let SendError::Later { after, .. } = error { *after } else { Duration::ZERO };
+        let asked = if let SendError::RetryAfter { after, .. } = error { *after } else { Duration::ZERO };
         let pause = first.saturating_mul(1 << self.failures.min(16)).min(longest).max(asked.min(longest));
         self.failures = self.failures.saturating_add(1);
         // From half to all of it: a thousand agents must not come back as one.
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn whoever_asks_for_time_gets_it_within_reason() {
         let mut pace = Pace::default();
-        let later = |after| SendError::Later { why: "full".to_owned(), after };
+        let later = |after| SendError::RetryAfter { reason: "full".to_owned(), after };
         pace.failed(&later(Duration::from_secs(20)), Duration::ZERO, 0.0);
         assert_eq!(pace.next(), Duration::from_secs(20));
         pace.failed(&later(Duration::from_hours(20)), Duration::ZERO, 0.0);

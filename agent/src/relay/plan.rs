@@ -226,7 +226,7 @@ impl Relay {
                 batch.iter().filter_map(|parcel| self.taken(parcel, now)).collect()
             }
             // Only that it was understood counts here; who of many was meant is found out one by one.
-            Err(error @ (SendError::Invalid(_) | SendError::NotSendable(_))) => {
+            Err(error @ (SendError::Invalid(_) | SendError::InvalidBatch(_))) => {
                 let why = &error.to_string();
                 self.pace.answered(now);
                 if let [parcel] = batch {

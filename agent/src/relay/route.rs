@@ -7,7 +7,8 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
-use swansong_clusterd::{Grpc, PublicFault, SendError, Sink, config_map};
+use swansong_clusterd::{PublicFault, SendError, Transport, config_map};
+use swansong_clusterd_client::GrpcClient;
 use swansong_gateway::client::RelaySink;
 use tokio::time::Instant;
 use tracing::warn;
@@ -58,7 +59,7 @@ impl PutOff {
     fn goes_past(&mut self, answer: &Result<(), SendError>, now: Instant) -> bool {
         match answer {
             Err(SendError::Unavailable(_)) => true,
-            Err(SendError::Later { .. }) => now.duration_since(*self.0.get_or_insert(now)) >= PATIENCE,
+            Err(SendError::RetryAfter { .. }) => now.duration_since(*self.0.get_or_insert(now)) >= PATIENCE,
             _ => {
                 self.0 = None;
                 false
@@ -85,7 +86,7 @@ impl ByRelay {
 #[derive(Debug)]
 pub(crate) struct Routes {
     pub(crate) relay: Option<ByRelay>,
-    pub(crate) grpc: Grpc,
+    pub(crate) grpc: GrpcClient,
     pub(crate) config_map: Option<ConfigMapSink>,
 }
 
@@ -167,7 +168,7 @@ impl ConfigMapSink {
     }
 }
 
-impl Sink for ConfigMapSink {
+impl Transport for ConfigMapSink {
     async fn send(&self, batch: &[PublicFault]) -> Result<(), SendError> {
         let unavailable = |error: ApiError| SendError::Unavailable(error.to_string());
         let existing = self.read().await.map_err(unavailable)?;
@@ -189,7 +190,7 @@ mod tests {
     #[test]
     fn a_relay_that_only_asks_for_time_is_gone_past_after_a_minute() {
         let (mut put_off, start) = (PutOff::default(), Instant::now());
-        let later = Err(SendError::Later { why: "busy".to_owned(), after: Duration::from_secs(2) });
+        let later = Err(SendError::RetryAfter { reason: "busy".to_owned(), after: Duration::from_secs(2) });
         let unavailable = Err(SendError::Unavailable("refused".to_owned()));
         let too_many = Err(SendError::TooMany("limiter".to_owned()));
         let at = |seconds| start + Duration::from_secs(seconds);

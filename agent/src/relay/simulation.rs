@@ -8,6 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use swansong_clusterd::message::Message;
 use swansong_clusterd::{PublicFault, SendError, statistic};
+use swansong_clusterd_client::public_fault_request;
 use swansong_fake_clusterd::{Core, Settings as Clusterd};
 use swansong_fault_model::{
     ActiveFault, Assertion, Code, FaultEvent, Level, Severity, SourceUpdate, Subject,
@@ -300,7 +301,7 @@ impl Universe {
             Mood::Normal | Mood::Mute => {}
         }
         let now = START + self.now;
-        let message = Message::new(faults, now).expect("sound").to_proto();
+        let message = public_fault_request(&Message::new(faults, now).expect("sound"));
         let answer = self.clusterd.send_public_fault(&message, now);
         if self.mood == Mood::Mute {
             return silent();
@@ -316,7 +317,7 @@ impl Universe {
         self.clusterd.tick(START + self.now);
         let data = self.clusterd.statistic();
         let faults = data.get(statistic::FAULTS).map(String::as_str);
-        let standing = statistic::standing(faults, None, NODE).expect("a statistic");
+        let standing = statistic::node_faults(faults, None, NODE).expect("a statistic");
         View::Has { ids: standing.fault_ids.into_iter().map(Into::into).collect(), complete: true }
     }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use swansong_clusterd::Grpc;
-use swansong_clusterd::grpc::AddressError;
+use swansong_clusterd_client::AddressError;
+use swansong_clusterd_client::GrpcClient;
 use swansong_gateway::client::{self, RelaySink};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
@@ -40,12 +40,17 @@ pub(super) struct Common {
 }
 
 /// ClusterD at its configured address.
-pub(super) fn clusterd(config: &Config) -> Result<Grpc, AddressError> {
-    Grpc::new(&format!("http://{}", config.clusterd.address), config.clusterd.timeout)
+pub(super) fn clusterd(config: &Config) -> Result<GrpcClient, AddressError> {
+    GrpcClient::new(&format!("http://{}", config.clusterd.address), config.clusterd.timeout)
 }
 
 /// Starts all of them.
-pub(super) fn start(all: &mut JoinSet<Infallible>, common: &Common, settings: &RelaySettings, grpc: Grpc) {
+pub(super) fn start(
+    all: &mut JoinSet<Infallible>,
+    common: &Common,
+    settings: &RelaySettings,
+    grpc: GrpcClient,
+) {
     let Common { shared, config, api, timing, events, .. } = common.clone();
     let config_map = settings.config_map_namespace.as_ref().map(|namespace| ConfigMapSink {
         api: Arc::clone(&api),

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use swansong_clusterd::Grpc;
+use swansong_clusterd_client::GrpcClient;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
@@ -61,7 +61,7 @@ pub struct Parts {
 pub enum StartError {
     /// ClusterD's address can't be used.
     #[error("clusterd.address: {0}")]
-    Clusterd(#[from] swansong_clusterd::grpc::AddressError),
+    Clusterd(#[from] swansong_clusterd_client::AddressError),
     /// The port can't be opened.
     #[error("{address} can't be listened on: {problem}; choose another by --health-listen")]
     Bind {
@@ -78,7 +78,7 @@ pub struct Agent {
     address: SocketAddr,
     shared: Arc<Shared>,
     /// ClusterD, where it is told of faults.
-    clusterd: Option<Grpc>,
+    clusterd: Option<GrpcClient>,
     parts: Parts,
 }
 

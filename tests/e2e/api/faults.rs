@@ -395,7 +395,7 @@ async fn an_agent_that_is_killed_again_and_again_loses_and_swaps_nothing() {
     eventually("ClusterD has what stands, and nothing else", Duration::from_mins(3), || async {
         let data = scene.clusterd.with(|core, _| core.statistic());
         let faults = data.get("PublicFaults").cloned().unwrap_or_default();
-        let standing = swansong_clusterd::statistic::standing(Some(&faults), None, &scene.site.node);
+        let standing = swansong_clusterd::statistic::node_faults(Some(&faults), None, &scene.site.node);
         let ids = standing.map_err(|error| error.to_string())?.fault_ids;
         let prefix = format!("{}.", scene.site.node);
         let mut there: Vec<String> = ids

@@ -48,13 +48,13 @@ impl Meaning {
         if record.event_id == RESET_FINISHED {
             return Self::Ask { logic, understood: true };
         }
-        let Some(assertion) = Assertion::from_number(record.assertion) else {
+        let Some(assertion) = Assertion::from_repr(record.assertion) else {
             return Self::Ask { logic, understood: false };
         };
         Self::Fault(Fault {
             logic,
             code: Code::from(record.event_id),
-            severity: Severity::from_number(record.severity),
+            severity: Severity::from_repr(record.severity),
             assertion,
             name: one_line(&record.event_name),
         })

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use strum::{AsRefStr, Display, FromRepr};
 
 use crate::code::Code;
 
@@ -18,8 +19,24 @@ pub enum Subject {
 }
 
 /// The driver's severity of a fault: `severity` of `dcmi_dms_fault_event`, from 0 to 3.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    AsRefStr,
+    Display,
+    FromRepr,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+#[repr(u8)]
 #[allow(missing_docs, reason = "the driver documents them no further")]
 pub enum Severity {
     Suggestion,
@@ -29,8 +46,10 @@ pub enum Severity {
 }
 
 /// The kind of an event: `assertion` of `dcmi_dms_fault_event`, from 0 to 2.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, AsRefStr, Display, FromRepr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+#[repr(u8)]
 pub enum Assertion {
     /// The fault ended.
     Recover,
@@ -94,41 +113,6 @@ pub enum SourceUpdate {
         /// Why it can't.
         reason: String,
     },
-}
-
-impl Severity {
-    /// The severity with the driver's number.
-    pub const fn from_number(number: u8) -> Option<Self> {
-        match number {
-            0 => Some(Self::Suggestion),
-            1 => Some(Self::Minor),
-            2 => Some(Self::Major),
-            3 => Some(Self::Critical),
-            _ => None,
-        }
-    }
-
-    /// The name in lower case.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Suggestion => "suggestion",
-            Self::Minor => "minor",
-            Self::Major => "major",
-            Self::Critical => "critical",
-        }
-    }
-}
-
-impl Assertion {
-    /// The assertion with the driver's number.
-    pub const fn from_number(number: u8) -> Option<Self> {
-        match number {
-            0 => Some(Self::Recover),
-            1 => Some(Self::Occur),
-            2 => Some(Self::Once),
-            _ => None,
-        }
-    }
 }
 
 impl fmt::Display for Subject {

@@ -10,7 +10,8 @@ use k8s_openapi::api::authentication::v1::{TokenReviewStatus, UserInfo};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
-use swansong_clusterd::{Class, FaultType, Grpc, PublicFault, SendError, Sink};
+use swansong_clusterd::{Class, FaultType, PublicFault, SendError, Transport};
+use swansong_clusterd_client::GrpcClient;
 use swansong_fake_clusterd::{Effect, Settings, StandIn};
 use swansong_fault_model::Assertion;
 use swansong_gateway::budget::Budget;
@@ -86,7 +87,7 @@ pub(crate) async fn run(plan: Plan) -> Figures {
             let sink = site.sink(relay, &node(i), i < plan.hit);
             agents.spawn(agent(sink, faults, started));
         } else {
-            let sink = Grpc::new(&clusterd.url(), Duration::from_secs(5)).expect("an address");
+            let sink = GrpcClient::new(&clusterd.url(), Duration::from_secs(5)).expect("an address");
             agents.spawn(agent(sink, faults, started));
         }
     }
@@ -153,7 +154,7 @@ fn faults(i: u32) -> VecDeque<PublicFault> {
 }
 
 /// Tells its faults one after the other, each until it is taken.
-async fn agent(sink: impl Sink, mut outbox: VecDeque<PublicFault>, mut started: watch::Receiver<bool>) {
+async fn agent(sink: impl Transport, mut outbox: VecDeque<PublicFault>, mut started: watch::Receiver<bool>) {
     let _ = started.wait_for(|started| *started).await;
     let mut pause = Duration::from_millis(500);
     while let Some(fault) = outbox.front() {
@@ -163,7 +164,7 @@ async fn agent(sink: impl Sink, mut outbox: VecDeque<PublicFault>, mut started: 
                 pause = Duration::from_millis(500);
             }
             Err(error) => {
-                let after = if let SendError::Later { after, .. } = error { after } else { pause };
+                let after = if let SendError::RetryAfter { after, .. } = error { after } else { pause };
                 sleep(after.mul_f64(0.5 + fastrand::f64())).await;
                 pause = Duration::from_secs(8).min(pause * 2);
             }
@@ -238,7 +239,7 @@ impl Site {
         let shared = Shared { door, pump: Arc::clone(&pump), metrics };
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
-        let sink = Grpc::new(clusterd, Duration::from_secs(5)).expect("an address");
+        let sink = GrpcClient::new(clusterd, Duration::from_secs(5)).expect("an address");
         let budget = Budget::of_one_of(replicas, Instant::now());
         let (sending, tls) = (Arc::clone(&pump), Arc::clone(&self.tls));
         let mut tasks = JoinSet::new();

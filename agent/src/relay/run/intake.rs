@@ -26,7 +26,7 @@ struct Classes(Arc<Levels>);
 impl Classify for Classes {
     fn level(&self, code: &Code, severity: Option<Severity>) -> (Level, String) {
         let (level, because) = self.0.classifier.level(code, severity);
-        (level, format!("{}, {}", because.as_str(), self.0.origin.as_str()))
+        (level, format!("{}, {}", because, self.0.origin))
     }
 }
 

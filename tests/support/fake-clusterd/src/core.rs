@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use serde_json::{Value, json};
 use swansong_clusterd::customization::{BUILT_IN, customize};
-use swansong_clusterd::proto::{Fault, PubFaultInfo, PublicFaultRequest, RespStatus};
+use swansong_clusterd_client::proto::{Fault, PubFaultInfo, PublicFaultRequest, RespStatus};
 
 use crate::bucket::Bucket;
 use crate::ledger::{Answer, Dropped, Effect, Kill, Ledger, Reported, Taken};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde::Deserialize;
-use swansong_clusterd::proto::{Fault, PubFaultInfo, PublicFaultRequest};
+use swansong_clusterd_client::proto::{Fault, PubFaultInfo, PublicFaultRequest};
 
 /// The ConfigMaps with the label, by namespace and name, and what stands in them.
 #[derive(Debug, Default)]

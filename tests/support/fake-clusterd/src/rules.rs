@@ -1,6 +1,6 @@
 //! What is a valid message and a valid fault, as `checker.go` has it.
 
-use swansong_clusterd::proto::{Fault, PubFaultInfo, PublicFaultRequest};
+use swansong_clusterd_client::proto::{Fault, PubFaultInfo, PublicFaultRequest};
 
 use crate::whitelist::Whitelist;
 

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::stream;
-use swansong_clusterd::proto;
-use swansong_clusterd::proto::pub_fault_server::{PubFault, PubFaultServer};
-use swansong_clusterd::proto::recover_server::{Recover, RecoverServer};
+use swansong_clusterd_client::proto;
+use swansong_clusterd_client::proto::pub_fault_server::{PubFault, PubFaultServer};
+use swansong_clusterd_client::proto::recover_server::{Recover, RecoverServer};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

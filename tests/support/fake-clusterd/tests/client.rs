@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use swansong_clusterd::message::NotSendable;
+use swansong_clusterd::message::InvalidBatch;
 use swansong_clusterd::process_fault::{Cause, ReportError};
-use swansong_clusterd::proto::PublicFaultRequest;
-use swansong_clusterd::proto::pub_fault_client::PubFaultClient;
-use swansong_clusterd::{Class, FaultType, Grpc, PublicFault, SendError, Sink};
+use swansong_clusterd::{Class, FaultType, PublicFault, SendError, Transport};
+use swansong_clusterd_client::GrpcClient;
+use swansong_clusterd_client::proto::PublicFaultRequest;
+use swansong_clusterd_client::proto::pub_fault_client::PubFaultClient;
 use swansong_fake_clusterd::connection::Count;
 use swansong_fake_clusterd::server::Clock;
 use swansong_fake_clusterd::whitelist::Customization;
@@ -44,8 +45,8 @@ async fn start() -> StandIn {
     StandIn::start_at(nowhere, Settings::default(), Clock::manual(NOW)).await.expect("it listens")
 }
 
-fn client(stand_in: &StandIn, deadline: Duration) -> Grpc {
-    Grpc::new(&stand_in.url(), deadline).expect("an address")
+fn client(stand_in: &StandIn, deadline: Duration) -> GrpcClient {
+    GrpcClient::new(&stand_in.url(), deadline).expect("an address")
 }
 
 /// Until its connections are as wanted: they come and go in tasks of their own.
@@ -65,7 +66,7 @@ async fn closed(stand_in: &StandIn) {
 async fn a_fault_and_its_recovery_arrive_whole_and_in_order() {
     let stand_in = start().await;
     let client = client(&stand_in, DEADLINE);
-    let recovery = fault(1).asserting(Assertion::Recover);
+    let recovery = fault(1).with_assertion(Assertion::Recover);
     client.send(&[fault(1), fault(2)]).await.expect("taken");
     stand_in.clock().advance(Duration::from_secs(6));
     client.send(&[recovery, fault(1)]).await.expect("taken");
@@ -106,10 +107,10 @@ async fn what_clusterd_would_drop_or_refuse_is_not_sent() {
     let client = client(&stand_in, DEADLINE);
     let nameless = PublicFault { node: String::new(), ..fault(2) };
     let many: Vec<_> = (0..101).map(fault).collect();
-    assert_eq!(client.send(&[]).await, Err(SendError::NotSendable(NotSendable::Empty)));
-    assert_eq!(client.send(&many).await, Err(SendError::NotSendable(NotSendable::TooMany(101))));
+    assert_eq!(client.send(&[]).await, Err(SendError::InvalidBatch(InvalidBatch::Empty)));
+    assert_eq!(client.send(&many).await, Err(SendError::InvalidBatch(InvalidBatch::TooMany(101))));
     let sent = client.send(&[fault(1), nameless]).await;
-    assert!(matches!(sent, Err(SendError::NotSendable(NotSendable::Invalid(_)))), "{sent:?}");
+    assert!(matches!(sent, Err(SendError::InvalidBatch(InvalidBatch::Invalid(_)))), "{sent:?}");
     assert_eq!(stand_in.connections().accepted, 0);
 }
 
@@ -122,7 +123,7 @@ async fn every_answer_has_its_meaning() {
     assert!(matches!(&sent, SendError::Invalid(info) if info.contains("no valid fault")), "{sent}");
     stand_in.behave(Behaviour::Code(500));
     let sent = client.send(&[fault(1)]).await.expect_err("500");
-    assert!(matches!(sent, SendError::Other { code: 500, .. }), "{sent}");
+    assert!(matches!(sent, SendError::UnexpectedResponse { code: 500, .. }), "{sent}");
     stand_in.behave(Behaviour::Unavailable);
     let sent = client.send(&[fault(1)]).await.expect_err("a status");
     assert!(matches!(&sent, SendError::Unavailable(why) if why.contains("not now")), "{sent}");
@@ -155,7 +156,7 @@ async fn nobody_there() {
     let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = free.local_addr().expect("an address");
     drop(free);
-    let client = Grpc::new(&format!("http://{address}"), DEADLINE).expect("an address");
+    let client = GrpcClient::new(&format!("http://{address}"), DEADLINE).expect("an address");
     let sent = client.send(&[fault(1)]).await.expect_err("nobody listens");
     assert!(
         matches!(&sent, SendError::Unavailable(why) if why.contains("refused") && why.contains(&address.to_string())),

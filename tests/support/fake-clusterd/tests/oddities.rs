@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 
 use swansong_clusterd::customization::BUILT_IN;
-use swansong_clusterd::proto::{Fault, PubFaultInfo, PublicFaultRequest, RespStatus};
+use swansong_clusterd_client::proto::{Fault, PubFaultInfo, PublicFaultRequest, RespStatus};
 use swansong_fake_clusterd::whitelist::Customization;
 use swansong_fake_clusterd::{Core, Effect, Settings};
 
@@ -291,7 +291,7 @@ fn the_statistic_is_read_by_our_reader() {
     let data = core.statistic();
     let read = |node| {
         let faults = data.get("PublicFaults").map(String::as_str);
-        swansong_clusterd::statistic::standing(faults, None, node).expect("a statistic").fault_ids
+        swansong_clusterd::statistic::node_faults(faults, None, node).expect("a statistic").fault_ids
     };
     assert_eq!(read("worker-1"), ["fault-0001"]);
     assert!(read("worker-2").is_empty());

@@ -1,10 +1,9 @@
-//! From a code to the level at which MindCluster handles it.
+//! Maps a code to the level at which MindCluster handles it.
 
 mod fault_code_file;
 mod selector;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 pub use self::selector::{ClassifierSelector, ClassifierSource, ReloadResult};
 use crate::code::Code;
@@ -12,14 +11,14 @@ use crate::json::{ParseError, Warning};
 use crate::level::Level;
 use crate::source_update::Severity;
 
-/// The codes that are faults of a device's network, not of the device: a RoCE link that is down and its kin
+/// Codes of a device's network, not of the device itself, such as a RoCE link that is down
 /// (`NetworkFaultCodes` of `ascend-device-plugin/pkg/common/fault_code.go`).
 pub const NETWORK_CODES: [u64; 4] = [0x8107_8603, 0x8107_8607, 0x1_1000_0002, 0x1_1000_1024];
 
-/// Codes whose level is documented, for clusters that say nothing. The device plugin's own `faultCode.json` of 804
-/// entries isn't copied here: it changes with every release, and what it says is asked of the cluster.
+/// Codes with a documented level, for clusters without a `faultCode.json`. The device plugin's own file of 804 entries
+/// isn't copied here, as it changes with every release; it is read from the cluster.
 const DOCUMENTED: [(u64, Level); 4] = [
-    // A RoCE link is down. Only when that lasts does the device plugin raise it.
+    // A RoCE link is down. The device plugin raises the level only if it lasts.
     (0x8107_8603, Level::NotHandleFault),
     // Multi-bit error of the HBM.
     (0x80E0_1801, Level::RestartBusiness),
@@ -29,48 +28,49 @@ const DOCUMENTED: [(u64, Level); 4] = [
     (0x8C2F_A009, Level::NotHandleFault),
 ];
 
-/// Tells the level of a code.
+/// Maps fault codes to levels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Classifier {
-    /// Of faults of a device.
+    /// Codes of the devices themselves.
     chip: BTreeMap<u64, Level>,
-    /// Of [`NETWORK_CODES`].
+    /// Codes among [`NETWORK_CODES`].
     network: BTreeMap<u64, Level>,
 }
 
 /// Why a code has its level.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display)]
+#[strum(serialize_all = "kebab-case")]
 pub enum LevelReason {
-    /// It is listed with it.
+    /// The code is listed with this level.
     Listed,
-    /// It isn't listed and has this severity.
+    /// The code isn't listed; the level follows from this severity.
     Severity(Severity),
-    /// It isn't listed, and its severity isn't known either.
+    /// The code isn't listed and its severity is unknown.
     Unknown,
-    /// It isn't listed and is a fault of the network.
+    /// The code isn't listed and is a network fault.
     UnlistedNetwork,
 }
 
 impl Classifier {
-    /// Without any file: the few codes whose level is documented, and the severity.
+    /// The classifier without any file: the few codes whose level is documented; all others by severity.
     pub fn documented() -> Self {
         let (network, chip) = DOCUMENTED.into_iter().partition(|(number, _)| NETWORK_CODES.contains(number));
         Self { chip, network }
     }
 
-    /// From the text of a `faultCode.json`, which says everything: nothing is added to it.
+    /// Parses a `faultCode.json`; the documented codes aren't added to it.
     ///
-    /// Keys are those of the device plugin's file, upper or lower case: a list of codes a level, and lists of network
-    /// faults. Codes may have blanks around them, be in lower case and be there more than once.
+    /// Keys are those of the device plugin's file in any case: one list of codes per level, and lists of network faults.
+    /// Codes may be padded with white space, in lower case and repeated.
     ///
     /// # Errors
     ///
-    /// When it isn't such a file. What is only odd is a warning.
+    /// When the text isn't such a file. Entries without effect are warnings.
     pub fn from_json(text: &str) -> Result<(Self, Vec<Warning>), ParseError> {
         fault_code_file::read(text)
     }
 
-    /// The level of a code. `severity` is the driver's, if it is known; it matters for codes that aren't listed:
+    /// The level of a code and why it has it. The driver's `severity` decides for codes that aren't listed, as in
     /// `GetFaultTypeByCode`, `getFaultTypeBySeverity` and `GetNetworkFaultTypeByCode` of the device plugin.
     pub fn level(&self, code: &Code, severity: Option<Severity>) -> (Level, LevelReason) {
         let number = code.number();
@@ -89,7 +89,7 @@ impl Classifier {
         }
     }
 
-    /// How many codes are listed.
+    /// The number of listed codes.
     pub fn len(&self) -> usize {
         self.chip.len() + self.network.len()
     }
@@ -97,31 +97,6 @@ impl Classifier {
     /// Whether no code is listed.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-impl LevelReason {
-    /// A word for metrics and logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Listed => "listed",
-            Self::Severity(_) => "severity",
-            Self::Unknown => "nothing-known",
-            Self::UnlistedNetwork => "unlisted-network",
-        }
-    }
-}
-
-impl fmt::Display for LevelReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Listed => f.write_str("it is listed with this level"),
-            Self::Severity(severity) => {
-                write!(f, "it isn't listed, and the driver calls it {}", severity.as_str())
-            }
-            Self::Unknown => f.write_str("it isn't listed, and its severity isn't known"),
-            Self::UnlistedNetwork => f.write_str("it is a network fault that isn't listed"),
-        }
     }
 }
 

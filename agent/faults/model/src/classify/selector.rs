@@ -4,7 +4,8 @@ use super::Classifier;
 use crate::json::{ParseError, Warning};
 
 /// Where a classifier comes from, in descending precedence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display)]
+#[strum(serialize_all = "kebab-case")]
 pub enum ClassifierSource {
     /// Key `faultCode.json` of the ConfigMap `mindx-dl-fault-config`, which the cluster's device plugins read too.
     ConfigMap,
@@ -108,17 +109,6 @@ impl Candidate {
                 ReloadResult::Loaded(warnings)
             }
             Err(error) => ReloadResult::Invalid(error),
-        }
-    }
-}
-
-impl ClassifierSource {
-    /// The value for metrics and status.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ConfigMap => "config-map",
-            Self::File => "file",
-            Self::Severity => "severity",
         }
     }
 }

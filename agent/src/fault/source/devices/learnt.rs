@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use strum::VariantArray as _;
 use swansong_fault_model::{ActiveFault, CARD_DROP, Code, DriverFault, Severity, SourceUpdate, Subject};
 
 use super::look::{Facts, There, Thing};
@@ -29,7 +30,7 @@ impl Learnt {
         let thing = match subject {
             Subject::Npu(npu) => (*code == Code::from(CARD_DROP)).then_some(Thing::Npu(npu)),
             Subject::Node => {
-                DriverFault::ALL.into_iter().find(|fault| fault.code() == *code).map(Thing::Driver)
+                DriverFault::VARIANTS.iter().find(|fault| fault.code() == *code).copied().map(Thing::Driver)
             }
         };
         self.there.extend(thing);

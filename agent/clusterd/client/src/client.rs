@@ -1,0 +1,247 @@
+//! The client.
+//!
+//! ClusterD accepts 1,024 connections in total and 512 from one address, and training jobs need most of them. Therefore a
+//! connection lives for one call, and there is one at a time. There are no keepalive pings: ClusterD closes connections
+//! that ping more often than every 3 seconds.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{error, fs};
+
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
+
+use crate::proto;
+use crate::proto::pub_fault_client::PubFaultClient;
+use crate::proto::recover_client::RecoverClient;
+use swansong_clusterd::message::{Message, VERSION};
+use swansong_clusterd::process_fault::{Cause, ReportError, check_response};
+use swansong_clusterd::{PublicFault, RESOURCE, SendError, Transport};
+
+/// ClusterD's address in a cluster that was installed as documented.
+pub const ADDRESS: &str = "http://clusterd-grpc-svc.mindx-dl.svc.cluster.local:8899";
+/// ClusterD's limit for a message, in bytes. A batch of the longest faults is far below it.
+const MAX_MESSAGE: usize = 4 << 20;
+/// The limit for a response, in bytes; it is a code and a sentence.
+const MAX_RESPONSE: usize = 64 << 10;
+
+/// A client of ClusterD's gRPC server.
+#[derive(Debug)]
+pub struct GrpcClient {
+    endpoint: Endpoint,
+    timeout: Duration,
+    /// Held during a call: one connection at a time.
+    call_lock: Mutex<()>,
+}
+
+/// The address or the certificate is invalid.
+#[derive(Debug, thiserror::Error)]
+pub enum AddressError {
+    /// Not `http://HOST:PORT` or `https://HOST:PORT`.
+    #[error("`{0}` is no address of ClusterD: it has the form http://HOST:PORT")]
+    InvalidAddress(String),
+    /// The CA certificate can't be read.
+    #[error("{path} can't be read: {error}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// The cause.
+        error: std::io::Error,
+    },
+    /// The file holds no valid certificate.
+    #[error("{path} holds no valid certificate: {error}")]
+    InvalidCertificate {
+        /// The file.
+        path: String,
+        /// The cause.
+        error: tonic::transport::Error,
+    },
+}
+
+impl GrpcClient {
+    /// Creates a client for ClusterD at `address`, usually [`ADDRESS`]; `timeout` limits a call, including the connection.
+    pub fn new(address: &str, timeout: Duration) -> Result<Self, AddressError> {
+        let invalid = || AddressError::InvalidAddress(address.to_owned());
+        let uri: Uri = address.parse().map_err(|_| invalid())?;
+        let schemes = ["http", "https"].map(Some);
+        if !schemes.contains(&uri.scheme_str()) || uri.port_u16().is_none() || uri.path() != "/" {
+            return Err(invalid());
+        }
+        let endpoint = Endpoint::from(uri).connect_timeout(timeout).tcp_nodelay(true);
+        Ok(Self { endpoint, timeout, call_lock: Mutex::default() })
+    }
+
+    /// Creates a client for ClusterD behind a TLS proxy, as ClusterD itself serves no TLS. `ca_file` is a PEM file with
+    /// the CA certificates to trust.
+    pub fn with_ca(address: &str, timeout: Duration, ca_file: &Path) -> Result<Self, AddressError> {
+        let plain = Self::new(address, timeout)?;
+        let path = || ca_file.display().to_string();
+        let pem = fs::read(ca_file).map_err(|error| AddressError::Unreadable { path: path(), error })?;
+        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem));
+        let endpoint = plain.endpoint.tls_config(tls);
+        let endpoint = endpoint.map_err(|error| AddressError::InvalidCertificate { path: path(), error })?;
+        Ok(Self { endpoint, ..plain })
+    }
+
+    /// Reports that `ranks` (global ranks) of the job with the UID `job` are lost. ClusterD acts at once and on the
+    /// whole job.
+    pub async fn report_process_fault(
+        &self,
+        job: &str,
+        ranks: &[u32],
+        cause: Cause,
+    ) -> Result<(), ReportError> {
+        if ranks.is_empty() {
+            return Err(ReportError::NoRanks);
+        }
+        let request = process_fault_request(job, ranks, cause);
+        let call = async |channel| {
+            let mut client = RecoverClient::new(channel).max_decoding_message_size(MAX_RESPONSE);
+            client.report_process_fault(request).await
+        };
+        let status: proto::Status = self.call(call).await.map_err(ReportError::Unavailable)?;
+        check_response(status.code, status.info)
+    }
+
+    /// Opens a connection for one call. The error is a sentence.
+    async fn call<T>(
+        &self,
+        call: impl AsyncFnOnce(Channel) -> Result<tonic::Response<T>, tonic::Status>,
+    ) -> Result<T, String> {
+        let server = || format!("ClusterD at {}", self.endpoint.uri());
+        let _lock = self.call_lock.lock().await;
+        let exchange = async {
+            let channel = self
+                .endpoint
+                .connect()
+                .await
+                .map_err(|error| format!("{} can't be reached: {}", server(), root_cause(&error)))?;
+            let response = call(channel).await;
+            response.map(tonic::Response::into_inner).map_err(|status| {
+                let cause = match (error::Error::source(&status), status.message()) {
+                    (Some(source), _) => root_cause(source),
+                    (None, "") => status.code().description().to_owned(),
+                    (None, message) => message.to_owned(),
+                };
+                format!("{} gave no answer: {cause}", server())
+            })
+        };
+        let expired = || format!("{} gave no answer within {:?}", server(), self.timeout);
+        timeout(self.timeout, exchange).await.map_err(|_| expired())?
+    }
+}
+
+impl Transport for GrpcClient {
+    async fn send(&self, batch: &[PublicFault]) -> Result<(), SendError> {
+        let request = public_fault_request(&Message::new(batch, now())?);
+        let call = async |channel| {
+            let mut client = PubFaultClient::new(channel)
+                .max_encoding_message_size(MAX_MESSAGE)
+                .max_decoding_message_size(MAX_RESPONSE);
+            client.send_public_fault(request).await
+        };
+        let response: proto::RespStatus = self.call(call).await.map_err(SendError::Unavailable)?;
+        match response.code {
+            0 => Ok(()),
+            409 => Err(SendError::Invalid(response.info)),
+            410 => Err(SendError::TooMany(response.info)),
+            code => Err(SendError::UnexpectedResponse { code, info: response.info }),
+        }
+    }
+}
+
+/// The request that sends `message`.
+pub fn public_fault_request(message: &Message<'_>) -> proto::PublicFaultRequest {
+    proto::PublicFaultRequest {
+        id: message.id(),
+        timestamp: message.timestamp().cast_signed(),
+        version: VERSION.to_owned(),
+        resource: RESOURCE.to_owned(),
+        faults: message.faults().iter().map(fault_message).collect(),
+    }
+}
+
+fn fault_message(fault: &PublicFault) -> proto::Fault {
+    // A valid id is at most 31.
+    let device_ids = fault.devices.iter().map(|device| device.cast_signed()).collect();
+    let influence = proto::PubFaultInfo { node_name: fault.node.clone(), node_sn: String::new(), device_ids };
+    proto::Fault {
+        fault_id: fault.fault_id.clone(),
+        fault_type: fault.fault_type.to_string(),
+        fault_code: fault.class.code().to_owned(),
+        fault_time: fault.fault_time.cast_signed(),
+        assertion: fault.assertion.to_string(),
+        fault_location: HashMap::from_iter(fault.location.clone()),
+        influence: vec![influence],
+        description: fault.description.clone(),
+    }
+}
+
+fn process_fault_request(job: &str, ranks: &[u32], cause: Cause) -> proto::ProcessFaultRequest {
+    let rank = |rank: &u32| proto::FaultRank { rank_id: rank.to_string(), fault_type: cause.to_string() };
+    proto::ProcessFaultRequest { job_id: job.to_owned(), fault_ranks: ranks.iter().map(rank).collect() }
+}
+
+/// Milliseconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The innermost error; tonic wraps it in several that display as "transport error".
+fn root_cause(error: &dyn error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use swansong_clusterd::{Class, FaultType};
+    use swansong_fault_model::Assertion;
+
+    use super::*;
+
+    #[test]
+    fn address_needs_scheme_host_and_port() {
+        for address in [ADDRESS, "http://10.0.0.1:8899", "https://[::1]:1/"] {
+            assert!(GrpcClient::new(address, Duration::from_secs(1)).is_ok(), "{address}");
+        }
+        for address in
+            ["", "clusterd:8899", "http://clusterd", "http://clusterd:8899/x", "unix:///x", "http://:x"]
+        {
+            let error = GrpcClient::new(address, Duration::from_secs(1)).expect_err(address);
+            assert!(error.to_string().contains("http://HOST:PORT"), "{error}");
+        }
+    }
+
+    #[test]
+    fn ranks_and_causes_are_decimal_digits() {
+        let request = process_fault_request("3f1c", &[3, 11], Cause::Other);
+        let ranks: Vec<_> =
+            request.fault_ranks.iter().map(|rank| (&*rank.rank_id, &*rank.fault_type)).collect();
+        assert_eq!((&*request.job_id, ranks), ("3f1c", vec![("3", "1"), ("11", "1")]));
+    }
+
+    #[test]
+    fn longest_message_is_below_clusterds_limit() {
+        let longest = |i: u32| PublicFault {
+            fault_id: format!("{i:0128}"),
+            fault_type: FaultType::Npu,
+            class: Class::ChipSeparate,
+            fault_time: 1_756_000_000_000,
+            assertion: Assertion::Occur,
+            location: (0..10).map(|key| (format!("{key:016}"), "v".repeat(128))).collect(),
+            node: "n".repeat(253),
+            devices: (0..32).collect(),
+            description: "障".repeat(512),
+        };
+        let faults: Vec<_> = (0..100).map(longest).collect();
+        let message = Message::new(&faults, 1_756_000_001_000).expect("valid");
+        assert!(prost::Message::encoded_len(&public_fault_request(&message)) < MAX_MESSAGE);
+    }
+}

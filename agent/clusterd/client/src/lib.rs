@@ -1,0 +1,6 @@
+//! The gRPC client of ClusterD's public fault and recovery API.
+
+mod client;
+pub mod proto;
+
+pub use self::client::{ADDRESS, AddressError, GrpcClient, public_fault_request};
