@@ -3,7 +3,6 @@
 //!
 //! - [`public_fault`]: a fault as ClusterD accepts it, and the rules that it has to follow.
 //! - [`class`]: how ClusterD handles a fault, and the code for it.
-//! - [`mod@fault_id`]: the id of a fault.
 //! - [`message`]: a batch of faults with its envelope.
 //! - [`transport`]: the interface to deliver batches.
 //! - [`config_map`]: the ConfigMap that ClusterD reads faults from.
@@ -15,7 +14,6 @@
 pub mod class;
 pub mod config_map;
 pub mod customization;
-pub mod fault_id;
 pub mod message;
 pub mod process_fault;
 pub mod public_fault;
@@ -25,6 +23,5 @@ mod text;
 pub mod transport;
 
 pub use self::class::{Class, RESOURCE};
-pub use self::fault_id::fault_id;
 pub use self::public_fault::{Draft, FaultType, InvalidFault, MAX_BATCH, PublicFault};
 pub use self::transport::{SendError, Transport};

@@ -48,7 +48,7 @@ pub enum FaultType {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PublicFault {
-    /// The same for all that is sent of one episode; 8–128 letters, digits, `-`, `_`, `.`. See [`crate::fault_id()`].
+    /// The same for all that is sent of one episode; 8–128 letters, digits, `-`, `_`, `.`. See [`swansong_fault_model::fault_id()`].
     pub fault_id: String,
     /// About what.
     pub fault_type: FaultType,

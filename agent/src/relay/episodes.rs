@@ -411,7 +411,7 @@ impl Episodes {
     }
 
     fn id(&self, episode: &Episode) -> String {
-        swansong_clusterd::fault_id(&self.node, episode.subject, &episode.code, episode.began)
+        swansong_fault_model::fault_id(&self.node, episode.subject, &episode.code, episode.began)
     }
 }
 

@@ -12,19 +12,31 @@ mod classify;
 mod code;
 pub mod device_plugin;
 mod driver_fault;
+mod fault;
+mod fault_id;
 mod json;
 mod level;
+pub mod reconcile;
 mod rules;
+mod send_backoff;
 mod source_update;
+mod tracker;
 
 pub use self::classify::{
     Classifier, ClassifierSelector, ClassifierSource, LevelReason, NETWORK_CODES, ReloadResult,
 };
 pub use self::code::{Code, InvalidCode};
 pub use self::driver_fault::{CARD_DROP, DriverFault};
+pub use self::fault::{
+    BlockReason, Classification, Delivery, EARLIEST, Fault, FaultKind, Handling, Phase, RULES,
+};
+pub use self::fault_id::{FaultId, fault_id};
 pub use self::json::{ParseError, Warning};
 pub use self::level::Level;
 pub use self::rules::{
     DurationRule, EscalatedLevel, EscalationReason, EscalationTracker, FrequencyRule, RuleError, Rules,
+    SavedTrack,
 };
+pub use self::send_backoff::{BatchError, SendBackoff, Trouble};
 pub use self::source_update::{ActiveFault, Assertion, FaultEvent, Severity, SourceUpdate, Subject};
+pub use self::tracker::{Change, Classify, Context, FaultTracker, MAX_FAULTS, Untracked};

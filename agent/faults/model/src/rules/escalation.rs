@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{DurationRule, FrequencyRule, Rules};
 use crate::code::Code;
 use crate::level::Level;
@@ -51,7 +53,8 @@ pub struct EscalationTracker {
 }
 
 /// One code at one subject.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 struct Track {
     /// Since when it stands.
     standing: Option<u64>,
@@ -69,7 +72,40 @@ struct Track {
     heard: u64,
 }
 
+/// The counters of one code at one subject, as they outlive a process. Its times have to mean the same to the next one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedTrack {
+    subject: Subject,
+    code: Code,
+    #[serde(flatten)]
+    track: Track,
+}
+
 impl EscalationTracker {
+    /// Continues with the counters of an earlier process, as far as there are rules for them.
+    pub fn with_tracks(rules: Rules, saved: Vec<SavedTrack>) -> Self {
+        let tracks = saved.into_iter().take(MOST);
+        let tracks = tracks.map(|saved| ((saved.subject, saved.code), saved.track)).collect();
+        let mut escalation = Self { tracks, ..Self::default() };
+        escalation.set_rules(rules);
+        escalation
+    }
+
+    /// The counters, for [`with_tracks`](Self::with_tracks).
+    pub fn saved_tracks(&self) -> Vec<SavedTrack> {
+        let saved = |((subject, code), track): (&(Subject, Code), &Track)| SavedTrack {
+            subject: *subject,
+            code: code.clone(),
+            track: track.clone(),
+        };
+        self.tracks.iter().map(saved).collect()
+    }
+
+    /// The faults that are followed.
+    pub fn followed(&self) -> Vec<(Subject, Code)> {
+        self.tracks.keys().cloned().collect()
+    }
+
     /// With these rules.
     pub fn new(rules: Rules) -> Self {
         Self { rules, ..Self::default() }

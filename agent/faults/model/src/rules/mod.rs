@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-pub use self::escalation::{EscalatedLevel, EscalationReason, EscalationTracker};
+pub use self::escalation::{EscalatedLevel, EscalationReason, EscalationTracker, SavedTrack};
 use crate::code::Code;
 use crate::json::{ParseError, Warning};
 use crate::level::Level;

@@ -1,33 +1,35 @@
-//! The name of an episode.
+//! The id of a fault.
 
 use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
-use swansong_fault_model::{Code, Subject};
 
-/// As long as ClusterD takes.
+use crate::code::Code;
+use crate::source_update::Subject;
+
+/// The longest id that ClusterD accepts.
 const MAX: usize = 128;
-/// Digits of the hash of a name that had to be changed.
+/// Digits of the hash of a node name that had to be changed.
 const HASH: usize = 16;
 
-/// The name of the episode in which `code` stood at `subject` of `node` since `occurred` (milliseconds since 1970):
-/// `NODE.SUBJECT.CODE.OCCURRED`, as in `worker-7.npu3.80E01801.1756000000000`. It is the same whenever it is asked for,
-/// so that whatever is sent twice is one fault to ClusterD, and no two episodes share one.
+/// The id of a fault that occurred at `occurred`, in milliseconds since 1970: `NODE.SUBJECT.CODE.OCCURRED`, as in
+/// `worker-7.npu3.80E01801.1756000000000`.
 ///
-/// A node's name that is too long, or has other characters than a node's name has, is replaced by as much of it as
-/// there is room for, `_` and a hash; `_` is in no node's name.
+/// It depends on its arguments only, so that a fault that is sent twice is one fault to ClusterD, and no two faults share
+/// an id. A node name that is too long, or has characters that a node name can't have, is replaced by as much of it as
+/// fits, `_` and a hash; no node name contains `_`.
 pub fn fault_id(node: &str, subject: Subject, code: &Code, occurred: u64) -> String {
-    // By its number: one code may be written in several ways.
+    // The number, since one code can be written in several ways.
     let tail = format!(".{subject}.{:X}.{occurred}", code.number());
     let room = MAX - tail.len();
-    let mut id = if node.len() <= room && node.bytes().all(in_a_name) {
+    let mut id = if node.len() <= room && node.bytes().all(is_name_byte) {
         node.to_owned()
     } else {
-        let kept = node.chars().map(|c| if u8::try_from(c).is_ok_and(in_a_name) { c } else { '-' });
+        let kept = node.chars().map(|c| if u8::try_from(c).is_ok_and(is_name_byte) { c } else { '-' });
         let mut name: String = kept.take(room - HASH - 1).collect();
         name.push('_');
         for byte in Sha256::digest(node.as_bytes()).iter().take(HASH / 2) {
-            // Writing into a String has no way to fail.
+            // Writing into a String doesn't fail.
             let _ = write!(name, "{byte:02x}");
         }
         name
@@ -36,8 +38,30 @@ pub fn fault_id(node: &str, subject: Subject, code: &Code, occurred: u64) -> Str
     id
 }
 
-fn in_a_name(byte: u8) -> bool {
+fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.')
+}
+
+/// The parts of an id behind the node's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FaultId {
+    /// The device.
+    pub subject: Subject,
+    /// The fault code.
+    pub code: Code,
+    /// When it occurred, in milliseconds since 1970.
+    pub since: u64,
+}
+
+impl FaultId {
+    /// Reads an id that [`fault_id`] made.
+    pub fn parse(id: &str) -> Option<Self> {
+        let mut parts = id.rsplit('.');
+        let since = parts.next()?.parse().ok()?;
+        let code = parts.next()?.parse().ok()?;
+        let subject = parts.next()?.parse().ok()?;
+        Some(Self { subject, code, since })
+    }
 }
 
 #[cfg(test)]
@@ -47,7 +71,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::public_fault::is_id;
+
+    /// The rule of ClusterD's `checker.go`.
+    fn is_id(id: &str) -> bool {
+        (8..=128).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+    }
 
     fn subject() -> impl Strategy<Value = Subject> {
         prop_oneof![Just(Subject::Node), any::<u32>().prop_map(Subject::Npu)]
@@ -58,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_well() {
+    fn id_names_node_subject_code_and_time() {
         let code = Code::from(0x80E0_1801);
         let id = fault_id("worker-7.rack-2", Subject::Npu(3), &code, 1_756_000_000_000);
         assert_eq!(id, "worker-7.rack-2.npu3.80E01801.1756000000000");
@@ -68,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_that_begin_alike_stay_apart() {
+    fn long_node_names_with_a_common_start_have_different_ids() {
         let name = |end: char| format!("{}{end}", "a".repeat(252));
         let id = |end| fault_id(&name(end), Subject::Npu(u32::MAX), &Code::from(u32::MAX), u64::MAX);
         assert!(is_id(&id('b')), "{}", id('b'));
@@ -77,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_legal_whatever_it_is_made_of(
+        fn id_is_valid_for_any_input(
             node in prop_oneof!["[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", any::<String>()],
             subject in subject(),
             code in code(),
@@ -85,21 +114,22 @@ mod tests {
         ) {
             let id = fault_id(&node, subject, &code, at);
             prop_assert!(is_id(&id), "{id}");
+            prop_assert_eq!(FaultId::parse(&id), Some(FaultId { subject, code, since: at }));
         }
 
         /// Names are made of few letters here, so that a clash by joining would be found.
         #[test]
-        fn no_two_episodes_share_one(
+        fn no_two_faults_share_an_id(
             episodes in prop::collection::vec(
                 ("[a0.-]{1,6}(\\.npu[01]|\\.node)?(\\.[01]{1,2}){0,2}", subject(), 0u32..20, 0u64..20),
                 2..60,
             ),
         ) {
-            let mut seen = HashMap::new();
+            let mut known = HashMap::new();
             for (node, subject, code, at) in episodes {
                 let id = fault_id(&node, subject, &Code::from(code), at);
                 let episode = (node, subject, code, at);
-                let before = seen.entry(id).or_insert_with(|| episode.clone());
+                let before = known.entry(id).or_insert_with(|| episode.clone());
                 prop_assert_eq!(before, &episode);
             }
         }
