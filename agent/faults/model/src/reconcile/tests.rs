@@ -387,10 +387,11 @@ fn end_is_done_when_clusterd_shows_the_fault_no_more() {
 fn next_fault_of_a_code_waits_until_the_previous_one_has_ended() {
     let mut node = Node::sent(Level::SeparateNPU, SETTLE);
     node.report(&[]);
-    node.report(&[CODE]).plan(seconds(10));
-    let plan = node.cleared(seconds(20));
+    node.report(&[CODE]);
+    let plan = node.plan(seconds(10));
     assert_eq!(assertions(&plan), [Assertion::Recover]);
     node.complete(plan, Ok(()), seconds(20));
+    assert!(node.cleared(seconds(20)).batch.is_empty());
     let blocked = node.tracker.active().next().expect("active");
     assert_eq!(blocked.phase, Phase::Blocked(BlockReason::PreviousEnding));
     node.observe(&[], seconds(26));
