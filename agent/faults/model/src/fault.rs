@@ -76,8 +76,9 @@ pub enum FaultKind {
 /// How far a fault has come.
 ///
 /// From [`Sent`](Self::Sent) on ClusterD may know it, so that its end has to be sent too.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::VariantNames)]
 #[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "snake_case")]
 pub enum Phase {
     /// It has to be reported for a while before it is sent: ClusterD doesn't take a kill back.
     Settling,
@@ -96,8 +97,9 @@ pub enum Phase {
 }
 
 /// Why a fault isn't sent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::VariantNames)]
 #[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "snake_case")]
 pub enum BlockReason {
     /// ClusterD would do nothing about it, and notices aren't sent.
     NotHandled,
@@ -200,7 +202,7 @@ impl Fault {
         }
         let _ = write!(text, ", {}", self.classification.level);
         if let Some(severity) = self.severity {
-            let _ = write!(text, ", severity {}", severity.as_str());
+            let _ = write!(text, ", severity {}", severity);
         }
         let sources: Vec<&str> = self.sources.iter().map(String::as_str).collect();
         if !sources.is_empty() {
@@ -217,51 +219,6 @@ impl Level {
             Self::NotHandleFault | Self::PreSeparateNPU => Handling::None,
             Self::SubHealthFault => Handling::SubHealth,
             _ => Handling::EndRanks,
-        }
-    }
-}
-
-impl Phase {
-    /// The label values of metrics, in the order of the phases.
-    pub const NAMES: [&'static str; 7] =
-        ["settling", "blocked", "ready", "sent", "confirmed", "withdrawn", "ending"];
-
-    /// The label value of metrics.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Settling => "settling",
-            Self::Blocked(_) => "blocked",
-            Self::Ready => "ready",
-            Self::Sent => "sent",
-            Self::Confirmed => "confirmed",
-            Self::Withdrawn => "withdrawn",
-            Self::Ending => "ending",
-        }
-    }
-}
-
-impl BlockReason {
-    /// The label values of metrics.
-    pub const NAMES: [&'static str; 7] = [
-        "not_handled",
-        "source_disabled",
-        "reported_by_device_plugin",
-        "previous_ending",
-        "preflight",
-        "nothing_saved",
-        "refused",
-    ];
-
-    /// The label value of metrics.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::NotHandled => "not_handled",
-            Self::SourceDisabled => "source_disabled",
-            Self::ReportedByDevicePlugin => "reported_by_device_plugin",
-            Self::PreviousEnding => "previous_ending",
-            Self::Preflight => "preflight",
-            Self::NothingSaved => "nothing_saved",
-            Self::Refused(_) => "refused",
         }
     }
 }
