@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use procfs::process::Process;
-use swansong_agent::Machine;
+use swansong_agent::host::Machine;
 use swansong_agent::preload::{InjectedContainer, InjectedPod, Outcome, scan};
 
 const PROCESSES: usize = 5_000;
@@ -33,7 +33,7 @@ fn main() {
 
     let sleepers: Vec<Child> = (0..PROCESSES).map(|_| sleeper()).collect();
     let cost = measure(|| {
-        scan(Path::new("/proc"), &pods, Duration::ZERO, Machine::HERE).expect("a procfs");
+        scan(Path::new("/proc"), &pods, Duration::ZERO, Machine::HOST).expect("a procfs");
     });
     println!("{PROCESSES} foreign processes beside this machine's own: {} a scan", milliseconds(cost));
     for mut sleeper in sleepers {
@@ -45,7 +45,7 @@ fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     trainers(folder.path());
     let cost = measure(|| {
-        let verdicts = scan(folder.path(), &pods, Duration::ZERO, Machine::HERE).expect("a procfs");
+        let verdicts = scan(folder.path(), &pods, Duration::ZERO, Machine::HOST).expect("a procfs");
         assert_eq!(verdicts[0].containers[0].verdict.outcome, Outcome::Live);
     });
     println!(

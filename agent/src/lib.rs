@@ -1,37 +1,29 @@
 //! The node agent of Swansong.
 //!
-//! It answers two questions: is this node able to save a dying job, and is the preload really live in
-//! the pods that run here? Both answers come from pure functions over trees of files, so that a node
-//! of any product family is a folder in a test. Data flows one way:
+//! It answers two questions: can this node save a dying job, and is the preload live in the Pods that run here? Both
+//! answers come from pure functions of trees of files, so a test simulates a node of any product family by a folder.
 //!
-//! ```text
-//! host root → look → check → finding → report
-//! procfs    → snapshot of processes → judgement → settled verdict
-//! ```
+//! Modules, each of which depends only on those above it:
 //!
-//! - [`root`]: paths below the host root, from which no link leads out.
-//! - [`check`]: the checks of the host.
-//! - [`node`]: the edge to the API server.
-//! - [`fault`]: faults of this node's devices.
-//! - [`preload`]: whether the preload is live in the pods of this node.
-//! - [`reason`]: the one vocabulary of findings.
-//! - [`readiness`]: what is told of a node, and when.
-//! - [`relay`]: from device faults to ClusterD.
-//! - [`report`]: what is said about a node.
-//! - [`run`]: the agent that keeps running.
-//! - [`config`]: the YAML file that says what is demanded.
+//! - [`host`]: paths below the host root, ELF files, control groups.
+//! - [`finding`]: the vocabulary of checks, reasons and reports.
+//! - [`checks`]: checks of the host.
+//! - [`preload`]: whether the preload is live in the Pods of this node.
+//! - [`readiness`]: what the Node should show.
+//! - [`config`]: the configuration file.
+//! - [`node`]: the Node, its Pods and Events in the API server.
+//! - [`run`]: the long-running agent, which connects the others.
+//!
+//! [`fault`] and [`relay`] report device faults to ClusterD.
 
-pub mod check;
+pub mod checks;
 pub mod config;
-mod elf;
 pub mod fault;
+pub mod finding;
+pub mod host;
+mod metrics;
 pub mod node;
 pub mod preload;
 pub mod readiness;
-pub mod reason;
 pub mod relay;
-pub mod report;
-pub mod root;
 pub mod run;
-
-pub use self::elf::Machine;

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use swansong_agent::check::{Surroundings, run};
+use swansong_agent::checks::{self, CheckContext};
 use swansong_agent::config::{Config, Via};
+use swansong_agent::finding::{Ready, Report};
+use swansong_agent::host::HostRoot;
 use swansong_agent::node::{ApiServer, Timing};
-use swansong_agent::report::{Ready, Report};
-use swansong_agent::root::HostRoot;
 use swansong_agent::run::{Agent as Running, Parts};
 use tracing::info;
 
@@ -94,7 +94,8 @@ impl Agent {
     }
 
     fn once(&self, root: &HostRoot, node: String, config: &Config) -> anyhow::Result<ExitCode> {
-        let report = Report::new(node, run(root, config, &Surroundings::look(root, config)));
+        let report =
+            Report::new(node, checks::run(root, &config.checks, &CheckContext::gather(root, &config.checks)));
         print(&match self.output {
             Output::Text => report.to_string(),
             Output::Json => serde_json::to_string_pretty(&report)? + "\n",

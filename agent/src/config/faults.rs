@@ -1,4 +1,4 @@
-//! What is configured of faults: how they are classified, what raises them, how device nodes are looked at.
+//! The configuration of faults: classification, rules, and how device nodes are polled.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use serde_saphyr::{Location, Spanned};
 use strum::VariantArray as _;
 use swansong_fault_model::{Code, DurationRule, FrequencyRule, Level, RuleError, Rules};
 
-use super::check::Checker;
 use super::file;
+use super::parser::Parser;
 use super::relay::RelaySettings;
 
-/// How faults are told and classified.
+/// How faults are reported and classified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultSettings {
-    /// A `faultCode.json` of the operator's, as this process sees it, for clusters that have none.
+    /// The operator's `faultCode.json`, as this process sees it, for clusters without one.
     pub classification_file: Option<PathBuf>,
     /// The operator's own rules.
     pub rules: Rules,
-    /// Whether the rules of the cluster's `faultCustomization.json` hold too.
+    /// Whether the rules of the cluster's `faultCustomization.json` apply too.
     pub rules_from_cluster: bool,
-    /// How often the device nodes are looked at, besides whenever something is heard of them.
+    /// Time between two polls of the device nodes. Changes in `/dev` are watched besides.
     pub device_interval: Duration,
-    /// Whether and how ClusterD is told of faults.
+    /// Whether and how faults are reported to ClusterD.
     pub relay: RelaySettings,
 }
 
@@ -38,7 +38,7 @@ impl Default for FaultSettings {
     }
 }
 
-impl Checker {
+impl Parser {
     pub(super) fn faults(&mut self, section: file::FaultSection) {
         let file = section.classification.unwrap_or_default().file;
         self.config.faults.classification_file =
@@ -54,7 +54,8 @@ impl Checker {
             self.lasting(&format!("faults.rules.duration[{index}]"), rule.referenced, rule.value);
         }
         let interval = section.devices.unwrap_or_default().interval;
-        if let Some(interval) = self.pace("faults.devices.interval", Duration::from_millis(100), interval) {
+        if let Some(interval) = self.interval("faults.devices.interval", Duration::from_millis(100), interval)
+        {
             self.config.faults.device_interval = interval;
         }
         self.relay(section.relay.unwrap_or_default());
@@ -64,7 +65,7 @@ impl Checker {
         let codes = self.codes(key, rule.codes);
         let level = self.level(key, &rule.level);
         let window = self.time(key, "window", &rule.window);
-        // One that is there and wrong is told already.
+        // An invalid value has been reported already.
         let release = rule.release.map(|release| self.time(key, "release", &release));
         let (Some(level), Some(window), Some(release)) =
             (level, window, release.map_or(Some(None), |time| time.map(Some)))
@@ -126,17 +127,17 @@ impl Checker {
         let level = Level::from_name(&name.value);
         if level.is_none() {
             let names: Vec<String> = Level::VARIANTS.iter().map(Level::to_string).collect();
-            let problem = format!("{:?} isn't a level; choose among {}", name.value, names.join(", "));
+            let problem = format!("{:?} isn't a level; choose one of {}", name.value, names.join(", "));
             self.problem(&name.referenced, format!("{key}.level"), problem);
         }
         level
     }
 
-    /// A time of a rule, which has its own limits.
+    /// A duration in a rule, which has its own limits.
     fn time(&mut self, key: &str, name: &str, text: &Spanned<String>) -> Option<Duration> {
         let time = humantime::parse_duration(&text.value).ok();
         if time.is_none() {
-            let problem = format!("{:?} isn't a time; write it as 20s or 24h", text.value);
+            let problem = format!("{:?} isn't a duration; write it as 20s or 24h", text.value);
             self.problem(&text.referenced, format!("{key}.{name}"), problem);
         }
         time

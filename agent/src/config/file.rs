@@ -1,4 +1,4 @@
-//! The shape of the configuration file. Everything may be left out; what isn't known is refused.
+//! The content of the configuration file. All keys are optional; unknown ones are errors.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_saphyr::Spanned;
 
-/// A value with its place in the file; `null` counts as left out, as when a section is all comments.
+/// A value with its position in the file. `null`, as in a section of comments only, counts as absent.
 pub(super) type At<T> = Option<Spanned<T>>;
 
 #[derive(Debug, Default, Deserialize)]

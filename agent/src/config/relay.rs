@@ -1,9 +1,9 @@
-//! What is configured of the relay: whether ClusterD is told of faults, and how.
+//! The configuration of reporting faults to ClusterD.
 
 use std::path::PathBuf;
 
-use super::check::Checker;
 use super::file;
+use super::parser::Parser;
 use crate::relay::Settings;
 
 /// How ClusterD is told of faults.
@@ -47,7 +47,7 @@ impl Default for RelaySettings {
     }
 }
 
-impl Checker {
+impl Parser {
     pub(super) fn relay(&mut self, section: file::Relay) {
         let mut relay = RelaySettings::default();
         if let Some(dcmi) = section.dcmi {
@@ -56,10 +56,10 @@ impl Checker {
         if let Some(path) = self.path("faults.relay.outbox", section.outbox) {
             relay.outbox = PathBuf::from(path);
         }
-        if let Some(time) = self.hold("faults.relay.settle", section.settle) {
+        if let Some(time) = self.delay("faults.relay.settle", section.settle) {
             relay.settings.settle = time;
         }
-        if let Some(time) = self.hold("faults.relay.settleSubHealth", section.settle_sub_health) {
+        if let Some(time) = self.delay("faults.relay.settleSubHealth", section.settle_sub_health) {
             relay.settings.settle_sub_health = time;
         }
         if let Some(notices) = section.notices {
@@ -117,8 +117,9 @@ impl Via {
     /// The relay at `address`, `HOST:PORT`, with its files where the manifests mount them.
     pub fn at(address: &str) -> Option<Self> {
         let (host, port) = address.rsplit_once(':')?;
-        let sound = !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port > 0);
-        sound.then(|| Self {
+        let is_valid =
+            !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port > 0);
+        is_valid.then(|| Self {
             address: address.to_owned(),
             authority: PathBuf::from("/var/run/swansong-relay/ca.crt"),
             token: PathBuf::from("/var/run/swansong-relay/token"),

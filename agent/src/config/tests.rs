@@ -1,16 +1,20 @@
+use std::time::Duration;
+
 use swansong_fault_model::{DurationRule, FrequencyRule, Level, Rules};
 
 use super::*;
+use crate::checks::{ClusterdSettings, DriverSettings, Family, Trust, pci_ids};
+use crate::finding::CheckName;
 
 #[test]
-fn nothing_written_is_the_default() {
+fn an_empty_file_is_the_default() {
     for text in ["", "# all comments\n", "{}", "driver:\nclusterd:\nnpuSmi:\npreload:\n  # grace: 1m\n"] {
         assert_eq!(Config::parse(text), Ok(Config::default()), "{text:?}");
     }
 }
 
 #[test]
-fn everything_written() {
+fn parses_every_key() {
     let config = Config::parse(
         r#"
 family: a3
@@ -43,22 +47,22 @@ faults:
   devices: {interval: 2s}
 "#,
     )
-    .expect("sound");
+    .expect("valid");
     let mut pci_ids = pci_ids();
     pci_ids.insert(0xd807, Family::A5);
     let mut rules = Rules::default();
     let day = Duration::from_hours(24);
-    let twice = FrequencyRule::new(2, day, Level::ManuallySeparateNPU, Some(day * 2)).expect("sound");
+    let twice = FrequencyRule::new(2, day, Level::ManuallySeparateNPU, Some(day * 2)).expect("valid");
     for code in ["80E01801", "80C98000"] {
         assert!(rules.add_frequency_rule(code.parse().expect("a code"), twice));
     }
     let lasting = DurationRule::new(Duration::from_secs(20), Duration::from_mins(1), Level::PreSeparateNPU);
-    assert!(rules.add_duration_rule("81078603".parse().expect("a code"), lasting.expect("sound")));
-    let expected = Config {
+    assert!(rules.add_duration_rule("81078603".parse().expect("a code"), lasting.expect("valid")));
+    let checks = checks::Settings {
         family: Some(Family::A3),
         pci_ids,
         npus: Some(16),
-        driver: Driver {
+        driver: DriverSettings {
             path: Some("/opt/Ascend/driver".to_owned()),
             minimum_version: Some("25.5.RC1".parse().expect("a version")),
             libraries: vec!["libdcmi.so".to_owned(), "liblingqu-dcmi.so".to_owned()],
@@ -70,17 +74,19 @@ faults:
         host_libtaskd: Some("/t/libtaskd.so".to_owned()),
         paths: vec!["/etc/hccn.conf".to_owned()],
         ports: vec![9601],
-        clusterd: Clusterd {
+        clusterd: ClusterdSettings {
             dial: false,
             address: "10.0.0.1:8899".to_owned(),
             timeout: Duration::from_millis(500),
             interval: Duration::from_mins(2),
         },
         max_skew: Duration::from_mins(1),
-        grace: Duration::from_mins(2),
-        scan_interval: Duration::from_mins(1),
         advisory: vec![CheckName::Ports, CheckName::Clock],
         interval: Duration::from_secs(2),
+    };
+    let expected = Config {
+        checks,
+        preload: preload::Settings { grace: Duration::from_mins(2), interval: Duration::from_mins(1) },
         readiness: readiness::Settings {
             fail_after: Duration::ZERO,
             recover_after: Duration::from_secs(5),
@@ -99,15 +105,15 @@ faults:
     assert_eq!(config, expected);
 }
 
-/// Text, line of the fault, what its message must hold.
-const FAULTY: &[(&str, u64, &[&str])] = &[
+/// Text, line of the problem, parts of its message.
+const INVALID: &[(&str, u64, &[&str])] = &[
     ("famly: A2", 1, &["famly", "no key", "family"]),
     ("\nfamily: H100", 2, &["family: \"H100\"", "910A, A2, A3"]),
     ("driver:\n  path: relative", 2, &["driver.path", "absolute"]),
     ("driver:\n  path: /a/../b", 2, &["driver.path", "without `..`"]),
     ("driver:\n  minimumVersion: newest", 2, &["driver.minimumVersion", "24.1.rc1"]),
     ("driver:\n  libraries:\n    - /a/b.so", 3, &["driver.libraries[0]", "without folders"]),
-    ("driver:\n  trust: nobody", 2, &["driver.trust"]),
+    ("driver:\n  trust: user", 2, &["driver.trust"]),
     ("driver:\n  colour: red", 2, &["driver.colour", "minimumVersion"]),
     ("npus: 0", 1, &["npus: 0", "from 1"]),
     ("npus: eight", 1, &["npus"]),
@@ -123,7 +129,7 @@ const FAULTY: &[(&str, u64, &[&str])] = &[
     ("clock: {maxSkew: soon}", 1, &["clock.maxSkew", "30s"]),
     ("advisory: [clusterD]", 1, &["advisory[0]", "driver-libs"]),
     ("interval: 0s", 1, &["interval"]),
-    ("interval: 1ns", 1, &["interval: 1ns is too often", "100ms or more"]),
+    ("interval: 1ns", 1, &["interval: 1ns is too short", "100ms or more"]),
     ("clusterd: {interval: 999ms}", 1, &["clusterd.interval", "1s or more"]),
     ("preload: {interval: 99ms}", 1, &["preload.interval", "100ms or more"]),
     ("readiness: {heartbeat: 1s}", 1, &["readiness.heartbeat", "1m or more"]),
@@ -172,8 +178,8 @@ const FAULTY: &[(&str, u64, &[&str])] = &[
 ];
 
 #[test]
-fn faults_name_place_and_key() {
-    for (text, line, needles) in FAULTY {
+fn problems_name_position_and_key() {
+    for (text, line, needles) in INVALID {
         let faults = Config::parse(text).expect_err(text);
         let fault = faults.iter().next().expect("never empty");
         let message = fault.to_string();
@@ -185,28 +191,28 @@ fn faults_name_place_and_key() {
 }
 
 #[test]
-fn the_shortest_times_are_sound() {
+fn the_shortest_intervals_are_valid() {
     let shortest =
         "{interval: 100ms, clusterd: {interval: 1s}, preload: {interval: 100ms}, readiness: {heartbeat: 1m}}";
-    let config = Config::parse(shortest).expect("sound");
+    let config = Config::parse(shortest).expect("valid");
     assert_eq!(
-        (config.interval, config.clusterd.interval),
+        (config.checks.interval, config.checks.clusterd.interval),
         (Duration::from_millis(100), Duration::from_secs(1))
     );
     assert_eq!(
-        (config.scan_interval, config.readiness.heartbeat),
+        (config.preload.interval, config.readiness.heartbeat),
         (Duration::from_millis(100), Duration::from_mins(1))
     );
 }
 
 #[test]
-fn all_faults_are_told_at_once() {
-    let faults = Config::parse("npus: 0\nfamily: x\nports: [0, -1]").expect_err("faulty");
+fn all_problems_are_reported() {
+    let faults = Config::parse("npus: 0\nfamily: x\nports: [0, -1]").expect_err("invalid");
     assert_eq!(faults.iter().count(), 4, "{faults}");
 }
 
 #[test]
-fn the_error_of_a_file_names_it() {
+fn errors_name_the_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("agent.yaml");
     let missing = Config::load(&path).expect_err("missing").to_string();
@@ -215,5 +221,5 @@ fn the_error_of_a_file_names_it() {
     let invalid = Config::load(&path).expect_err("invalid").to_string();
     assert!(invalid.contains("agent.yaml: line 1, column 1: x: "), "{invalid}");
     std::fs::write(&path, "npus: 8").expect("written");
-    assert_eq!(Config::load(&path).expect("sound").npus, Some(8));
+    assert_eq!(Config::load(&path).expect("valid").checks.npus, Some(8));
 }

@@ -12,7 +12,7 @@ use kube::client::Body;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use crate::check::Reference;
+use crate::checks::ReferenceClock;
 
 /// The most that an answer may have: the pods of a node with all their annotations.
 const LARGEST: usize = 64 << 20;
@@ -125,9 +125,9 @@ impl ApiServer {
     }
 
     /// What the API server's clock shows, by its last answer.
-    pub fn clock(&self) -> Option<Reference> {
+    pub fn clock(&self) -> Option<ReferenceClock> {
         let (time, at) = self.state.lock().unwrap_or_else(PoisonError::into_inner).clock?;
-        Some(Reference { whose: "the API server".to_owned(), time: time + at.elapsed() })
+        Some(ReferenceClock { owner: "the API server".to_owned(), time: time + at.elapsed() })
     }
 
     /// A whole answer.

@@ -5,15 +5,15 @@
 
 mod api;
 mod config_map;
-mod event;
+mod events;
 mod follow;
-mod view;
+mod object;
 mod write;
 
 pub use self::api::{ApiError, ApiServer};
 pub(crate) use self::config_map::{Texts, follow_config_map};
-pub(crate) use self::event::{About, Events, Outgoing, Recorder};
+pub(crate) use self::events::{About, Events, Outgoing, Recorder};
 pub use self::follow::Timing;
 pub(crate) use self::follow::{Change, Follow, follow};
-pub use self::view::NodeState;
+pub use self::object::NodeState;
 pub(crate) use self::write::{tell, tell_relayed, toggle_taint};

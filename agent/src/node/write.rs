@@ -4,8 +4,8 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::api::{ApiError, ApiServer};
-use super::view::{NO_SCHEDULE, NodeState, is_ours};
-use crate::readiness::{BOOT_ID, CONDITION, Condition, LABEL, TAINT, Write};
+use super::object::{NO_SCHEDULE, NodeState, is_ours};
+use crate::readiness::{BOOT_ID, CONDITION, Condition, LABEL, NodeUpdate, TAINT};
 use crate::relay::CONDITION as RELAYED;
 
 /// How often somebody else may come in between.
@@ -16,7 +16,7 @@ const ATTEMPTS: usize = 10;
 /// second might fail.
 ///
 /// A strategic merge names the condition by its type and leaves all others alone.
-pub(crate) async fn tell(api: &ApiServer, node: &str, write: &Write) -> Result<NodeState, ApiError> {
+pub(crate) async fn tell(api: &ApiServer, node: &str, write: &NodeUpdate) -> Result<NodeState, ApiError> {
     let mut change = json!({
         "metadata": {"labels": {LABEL: write.label}},
         "status": {"conditions": [of_type(CONDITION, &write.condition)]},
@@ -77,7 +77,7 @@ pub(crate) async fn toggle_taint(
             Err(error) if error.code() == Some(StatusCode::CONFLICT) && attempts < ATTEMPTS => {
                 attempts += 1;
                 state = read(&path, &api.call(Method::GET, &path, "", Vec::new()).await?)?;
-                if state.told.tainted == tainted {
+                if state.observed.tainted == tainted {
                     return Ok(state);
                 }
             }

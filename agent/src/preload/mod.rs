@@ -1,77 +1,91 @@
-//! Is the preload live in the pods of this node?
+//! Whether the preloaded libraries are live in the Pods of this node.
 //!
-//! A wrong path in LD_PRELOAD gives a line of the loader and nothing else; TaskD misses its library at the fault, when
-//! it is too late. So the processes are looked at, minutes after their start:
+//! A wrong path in LD_PRELOAD only makes the loader print a line; TaskD misses its library when a fault occurs. So the
+//! processes are inspected shortly after their start:
 //!
 //! ```text
 //! Pods → expected libraries ┐
-//! procfs → cgroup → process ┴→ observed → verdict → settled
+//! procfs → cgroup → process ┴→ observed process → verdict → debounced verdict
 //! ```
 
-pub mod cgroup;
-mod observe;
+mod debounce;
 mod pod;
-mod settle;
+mod reason;
+mod scan;
 mod verdict;
-mod why;
 
 use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
 
-pub use self::observe::ScanError;
+pub use self::debounce::Debouncer;
 pub use self::pod::{InjectedContainer, InjectedPod, PodError};
-pub use self::settle::Settler;
+pub use self::reason::PreloadReason;
+pub use self::scan::ScanError;
 pub use self::verdict::{
-    Environment, FileFact, Library, MOST_SHORTFALLS, Observed, Outcome, Role, Shortfall, Verdict, judge,
+    Environment, FileState, Library, MAX_MISSING, MissingLibrary, ObservedProcess, Outcome, Role, Verdict,
+    judge,
 };
-pub use self::why::{Kind, Why};
-use crate::elf::Machine;
+use crate::host::Machine;
 
-/// The verdicts on a pod.
+/// When processes are inspected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The age from which a process is judged, and the time for which a bad verdict must hold before it is reported.
+    pub grace: Duration,
+    /// Time between two scans.
+    pub interval: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { grace: Duration::from_secs(30), interval: Duration::from_secs(30) }
+    }
+}
+
+/// The verdicts on a Pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PodVerdict {
-    /// The pod's UID.
+    /// The Pod's UID.
     pub uid: String,
-    /// Its namespace.
+    /// The Pod's namespace.
     pub namespace: String,
-    /// Its name.
+    /// The Pod's name.
     pub name: String,
-    /// Its containers, in the order in which they were asked about.
+    /// The verdicts on its injected containers.
     pub containers: Vec<ContainerVerdict>,
 }
 
 /// The verdict on a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ContainerVerdict {
-    /// Its name.
+    /// The container's name.
     pub name: String,
-    /// How it stands.
+    /// The verdict.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
 
-/// Looks at the processes of `pods` once, below `proc`. Processes younger than `grace` aren't judged.
+/// Inspects the processes of `pods` below `proc`. Processes younger than `grace` aren't judged.
 ///
-/// It follows paths in the roots of containers: on a file system of theirs that hangs, it hangs too. Run it where
-/// that is noticed.
+/// It accesses the file systems of containers, so it blocks if one of them hangs.
 ///
 /// # Errors
 ///
-/// When `proc` is no procfs. What single processes hide is a verdict.
+/// When `proc` isn't a procfs. What single processes hide is part of the verdict.
 pub fn scan(
     proc: &Path,
     pods: &[InjectedPod],
     grace: Duration,
     machine: Machine,
 ) -> Result<Vec<PodVerdict>, ScanError> {
-    let mut seen = observe::observe(proc, pods, machine)?;
+    let mut processes = scan::observe(proc, pods, machine)?;
     let verdicts = pods.iter().enumerate().map(|(p, pod)| {
         let containers = pod.containers.iter().enumerate().map(|(c, container)| {
             let verdict = match &container.id {
-                None => verdict::unknown(Why::NotStarted),
-                Some(_) => judge(&seen.remove(&(p, c)).unwrap_or_default(), grace),
+                None => Verdict::unknown(PreloadReason::NotStarted),
+                Some(_) => judge(&processes.remove(&(p, c)).unwrap_or_default(), grace),
             };
             ContainerVerdict { name: container.name.clone(), verdict }
         });

@@ -1,126 +1,126 @@
-//! From what was seen to a verdict: pure.
+//! Judges a container by its processes. Pure.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::why::{Kind, Why};
+use super::reason::PreloadReason;
 
-/// What kind of program a process runs.
+/// The kind of program that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// A Python interpreter: what trains, wherever there is one.
+    /// A Python interpreter. If a container has one, it does the training.
     Python,
-    /// A shell or another starter.
+    /// A shell or another program that starts others.
     Helper,
     /// Any other program.
     Other,
 }
 
-/// A process as it was seen.
+/// A process at the time of a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Observed {
-    /// Its number on the host.
+pub struct ObservedProcess {
+    /// Its process id on the host.
     pub pid: i32,
-    /// When it was started, in clock ticks after boot.
+    /// Its start time, in clock ticks after boot.
     pub started: u64,
-    /// How long it has lived.
+    /// Its age.
     pub age: Duration,
     /// The name of its program.
     pub name: String,
-    /// What kind of program that is.
+    /// The kind of program.
     pub role: Role,
-    /// The expected libraries; `None` if the agent wasn't allowed to look.
+    /// The expected libraries; `None` if the agent had no permission to inspect the process.
     pub libraries: Option<Vec<Library>>,
 }
 
-/// What a process's environment says of LD_PRELOAD. The value isn't kept: it may hold what is none of ours.
+/// Whether a process's environment contains LD_PRELOAD. The value isn't kept, since it may contain private paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Environment {
-    /// LD_PRELOAD is there.
-    Preload,
-    /// It isn't.
-    Without,
-    /// Nobody can tell.
+    /// It does.
+    WithPreload,
+    /// It doesn't.
+    WithoutPreload,
+    /// The process has overwritten its environment.
     Hidden,
 }
 
-/// An expected library in a process.
+/// The state of an expected library in a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Library {
-    /// Its path, as it was injected.
+    /// The injected path.
     pub path: String,
-    /// The process's LD_PRELOAD.
+    /// Whether the process has LD_PRELOAD.
     pub environment: Environment,
-    /// The entry there that names it.
-    pub named: Option<String>,
-    /// Whether it is in the process's memory.
+    /// The entry of LD_PRELOAD with the same file name.
+    pub entry: Option<String>,
+    /// Whether it is mapped into the process's memory.
     pub mapped: bool,
-    /// What stands where the entry points; looked at only if the library is named and not mapped.
-    pub file: Option<FileFact>,
+    /// The file that the entry names; checked only if the library isn't mapped.
+    pub file: Option<FileState>,
 }
 
-/// What stands in the image where LD_PRELOAD points.
+/// The state of a file in the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileFact {
-    /// A shared object for this machine.
-    Sound,
-    /// Nothing.
+pub enum FileState {
+    /// It is a shared object for this machine.
+    Valid,
+    /// It doesn't exist.
     Missing,
-    /// Something else.
+    /// It isn't a shared object.
     NotALibrary,
-    /// A library for another processor.
+    /// It is a library for another processor.
     WrongMachine,
-    /// The agent wasn't allowed to look.
-    NotSeen,
+    /// The agent has no permission to read it.
+    NotReadable,
 }
 
-/// How a container stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+/// Whether the preload of a container is live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, strum::VariantArray)]
 pub enum Outcome {
-    /// Every training process has every library.
+    /// All training processes have all libraries.
     Live,
-    /// Some have, some haven't, or not all of them.
+    /// Some libraries are missing in some processes.
     PartlyLive,
-    /// None has any.
+    /// No training process has any of the libraries.
     NotLive,
-    /// It can't be told.
+    /// It couldn't be found out.
     Unknown,
 }
 
 /// The verdict on a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// How it stands.
+    /// Whether the preload is live.
     pub outcome: Outcome,
-    /// Why.
-    pub reason: Why,
-    /// What was seen and what to do.
+    /// The reason.
+    pub reason: PreloadReason,
+    /// Details and what to do.
     pub message: String,
-    /// How many processes were judged.
+    /// The number of judged processes.
     pub judged: usize,
-    /// What is missing where, at most [`MOST_SHORTFALLS`] of it.
-    pub shortfalls: Vec<Shortfall>,
+    /// The missing libraries, at most [`MAX_MISSING`].
+    pub missing: Vec<MissingLibrary>,
 }
 
-/// A library that a process doesn't have.
+/// A library that isn't live in a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Shortfall {
-    /// The process, by its number on the host.
+pub struct MissingLibrary {
+    /// The process id on the host.
     pub pid: i32,
-    /// Its program.
+    /// The name of the program.
     pub program: String,
-    /// The library.
+    /// The path of the library.
     pub library: String,
-    /// Why it hasn't got it.
-    pub why: Why,
+    /// The reason.
+    pub reason: PreloadReason,
 }
 
-/// As many shortfalls as a verdict lists.
-pub const MOST_SHORTFALLS: usize = 16;
+/// The maximum length of [`Verdict::missing`].
+pub const MAX_MISSING: usize = 16;
 
-/// Judges a container by its processes.
-pub fn judge(processes: &[Observed], grace: Duration) -> Verdict {
+/// Judges a container by those of its processes that are at least `grace` old.
+pub fn judge(processes: &[ObservedProcess], grace: Duration) -> Verdict {
     let container = Container::of(processes);
     let settled = || processes.iter().filter(|process| process.age >= grace);
     let of = |role: Role| settled().filter(|process| process.role == role).collect::<Vec<_>>();
@@ -129,151 +129,148 @@ pub fn judge(processes: &[Observed], grace: Duration) -> Verdict {
         return container.judge(&workers);
     }
     let helpers = of(Role::Helper);
-    // What the image lacks it lacks for every program.
-    let lacking = container.judge(&helpers);
+    // A problem of the image concerns all programs.
+    let verdict = container.judge(&helpers);
     if matches!(
-        lacking.reason,
-        Why::FileMissing | Why::NotALibrary | Why::WrongArchitecture | Why::NoPermission
+        verdict.reason,
+        PreloadReason::FileMissing
+            | PreloadReason::NotALibrary
+            | PreloadReason::WrongArchitecture
+            | PreloadReason::NoPermission
     ) {
-        return lacking;
+        return verdict;
     }
     if processes.is_empty() {
-        unknown(Why::NoProcess)
+        Verdict::unknown(PreloadReason::NoProcess)
     } else if processes.iter().any(|process| process.age < grace) {
-        unknown(Why::TooYoung)
+        Verdict::unknown(PreloadReason::TooYoung)
     } else {
-        unknown(Why::NoTrainingProcess)
+        Verdict::unknown(PreloadReason::NoTrainingProcess)
     }
 }
 
-/// A verdict that tells nothing but why.
-pub(super) fn unknown(reason: Why) -> Verdict {
-    Verdict {
-        outcome: Outcome::Unknown,
-        reason,
-        message: message(reason, ""),
-        judged: 0,
-        shortfalls: Vec::new(),
+impl Verdict {
+    /// The verdict that nothing could be found out.
+    pub(super) fn unknown(reason: PreloadReason) -> Self {
+        let message = message(reason, "");
+        Self { outcome: Outcome::Unknown, reason, message, judged: 0, missing: Vec::new() }
     }
 }
 
-/// What the processes of a container tell about one another.
+/// All processes of a container, to which a process is compared.
 struct Container<'a> {
-    first: Option<&'a Observed>,
-    processes: &'a [Observed],
+    first: Option<&'a ObservedProcess>,
+    processes: &'a [ObservedProcess],
 }
 
 impl<'a> Container<'a> {
-    fn of(processes: &'a [Observed]) -> Self {
+    fn of(processes: &'a [ObservedProcess]) -> Self {
         let first = processes.iter().min_by_key(|process| (process.started, process.pid));
         Self { first, processes }
     }
 
-    fn judge(&self, workers: &[&Observed]) -> Verdict {
-        let mut shortfalls = Vec::new();
-        let (mut live, mut hidden, mut unseen) = (0_usize, 0_usize, false);
+    fn judge(&self, workers: &[&ObservedProcess]) -> Verdict {
+        let mut missing = Vec::new();
+        let (mut live, mut hidden, mut unreadable) = (0_usize, 0_usize, false);
         for worker in workers {
             let Some(libraries) = &worker.libraries else {
-                unseen = true;
+                unreadable = true;
                 continue;
             };
             for library in libraries {
-                match self.why(worker, library) {
-                    Why::PreloadLive => live += 1,
-                    Why::EnvironmentHidden => hidden += 1,
-                    Why::NoPermission => unseen = true,
-                    why => shortfalls.push(Shortfall {
+                match self.reason(worker, library) {
+                    PreloadReason::PreloadLive => live += 1,
+                    PreloadReason::EnvironmentHidden => hidden += 1,
+                    PreloadReason::NoPermission => unreadable = true,
+                    reason => missing.push(MissingLibrary {
                         pid: worker.pid,
                         program: worker.name.clone(),
                         library: library.path.clone(),
-                        why,
+                        reason,
                     }),
                 }
             }
         }
         let judged = workers.len();
-        let Some(first) = shortfalls.first() else {
+        let Some(first) = missing.first() else {
             return match (live, hidden) {
-                _ if unseen => unknown(Why::NoPermission),
-                (0, 0) => unknown(Why::NoProcess),
-                (0, _) => unknown(Why::EnvironmentHidden),
+                _ if unreadable => Verdict::unknown(PreloadReason::NoPermission),
+                (0, 0) => Verdict::unknown(PreloadReason::NoProcess),
+                (0, _) => Verdict::unknown(PreloadReason::EnvironmentHidden),
                 _ => Verdict {
                     outcome: Outcome::Live,
-                    reason: Why::PreloadLive,
-                    message: message(Why::PreloadLive, ""),
+                    reason: PreloadReason::PreloadLive,
+                    message: message(PreloadReason::PreloadLive, ""),
                     judged,
-                    shortfalls,
+                    missing,
                 },
             };
         };
-        let reason = first.why;
+        let reason = first.reason;
         let outcome = if live + hidden > 0 { Outcome::PartlyLive } else { Outcome::NotLive };
         let example = format!(" {} in process {} ({})", first.library, first.pid, first.program);
         let message = message(reason, &example);
-        shortfalls.truncate(MOST_SHORTFALLS);
-        Verdict { outcome, reason, message, judged, shortfalls }
+        missing.truncate(MAX_MISSING);
+        Verdict { outcome, reason, message, judged, missing }
     }
 
-    /// How one library stands in one process. TaskD's Python side opens libtaskd.so itself later
-    /// (`taskd/python/cython_api/cython_api.py`), so memory alone proves no preload; the environment has to agree.
-    fn why(&self, worker: &Observed, library: &Library) -> Why {
-        if library.named.is_none() {
+    /// The state of one library in one process. TaskD's Python side opens libtaskd.so itself later
+    /// (`taskd/python/cython_api/cython_api.py`), so a mapped library is preloaded only if the environment lists it.
+    fn reason(&self, worker: &ObservedProcess, library: &Library) -> PreloadReason {
+        if library.entry.is_none() {
             return match library.environment {
-                Environment::Hidden if library.mapped => Why::EnvironmentHidden,
-                Environment::Hidden => Why::NotMapped,
-                Environment::Preload => Why::Overwritten,
-                Environment::Without if self.first_named(worker, library) => Why::ClearedByEntrypoint,
-                Environment::Without => Why::NotInEnvironment,
+                Environment::Hidden if library.mapped => PreloadReason::EnvironmentHidden,
+                Environment::Hidden => PreloadReason::NotMapped,
+                Environment::WithPreload => PreloadReason::Overwritten,
+                Environment::WithoutPreload if self.first_process_has(worker, library) => {
+                    PreloadReason::ClearedByEntrypoint
+                }
+                Environment::WithoutPreload => PreloadReason::NotInEnvironment,
             };
         }
         if library.mapped {
-            return Why::PreloadLive;
+            return PreloadReason::PreloadLive;
         }
         match library.file {
-            Some(FileFact::Missing) => Why::FileMissing,
-            Some(FileFact::NotALibrary) => Why::NotALibrary,
-            Some(FileFact::WrongMachine) => Why::WrongArchitecture,
-            Some(FileFact::NotSeen) => Why::NoPermission,
-            Some(FileFact::Sound) | None if self.elsewhere_mapped(worker, library) => Why::MappedInShellOnly,
-            Some(FileFact::Sound) | None => Why::NotMapped,
+            Some(FileState::Missing) => PreloadReason::FileMissing,
+            Some(FileState::NotALibrary) => PreloadReason::NotALibrary,
+            Some(FileState::WrongMachine) => PreloadReason::WrongArchitecture,
+            Some(FileState::NotReadable) => PreloadReason::NoPermission,
+            Some(FileState::Valid) | None if self.mapped_in_helper(worker, library) => {
+                PreloadReason::MappedInShellOnly
+            }
+            Some(FileState::Valid) | None => PreloadReason::NotMapped,
         }
     }
 
-    /// Whether the container's first process has the library in its LD_PRELOAD.
-    fn first_named(&self, worker: &Observed, library: &Library) -> bool {
+    /// Whether the container's first process has the library in LD_PRELOAD.
+    fn first_process_has(&self, worker: &ObservedProcess, library: &Library) -> bool {
         self.first.is_some_and(|first| {
-            first.pid != worker.pid && twin(first, library).is_some_and(|twin| twin.named.is_some())
+            first.pid != worker.pid
+                && same_library(first, library).is_some_and(|same_library| same_library.entry.is_some())
         })
     }
 
-    /// Whether a starter of the container has the library in its memory.
-    fn elsewhere_mapped(&self, worker: &Observed, library: &Library) -> bool {
+    /// Whether a helper of the container has preloaded the library.
+    fn mapped_in_helper(&self, worker: &ObservedProcess, library: &Library) -> bool {
         let mut others =
             self.processes.iter().filter(|other| other.pid != worker.pid && other.role == Role::Helper);
-        others.any(|other| twin(other, library).is_some_and(|twin| twin.mapped && twin.named.is_some()))
+        others.any(|other| {
+            same_library(other, library)
+                .is_some_and(|same_library| same_library.mapped && same_library.entry.is_some())
+        })
     }
 }
 
-fn twin<'a>(process: &'a Observed, library: &Library) -> Option<&'a Library> {
-    process.libraries.as_ref()?.iter().find(|twin| twin.path == library.path)
+fn same_library<'a>(process: &'a ObservedProcess, library: &Library) -> Option<&'a Library> {
+    process.libraries.as_ref()?.iter().find(|same_library| same_library.path == library.path)
 }
 
-fn message(reason: Why, example: &str) -> String {
-    let description = reason.description().trim_end_matches('.');
+fn message(reason: PreloadReason, example: &str) -> String {
     let example = if example.is_empty() { String::new() } else { format!(":{example}") };
-    match reason.advice() {
-        "" => format!("{description}{example}"),
-        advice => format!("{description}{example}; {advice}"),
-    }
-}
-
-impl Outcome {
-    /// Whether a reason can go with it.
-    pub const fn fits(self, reason: Why) -> bool {
-        match self {
-            Self::Live => matches!(reason.kind(), Kind::Live),
-            Self::PartlyLive | Self::NotLive => matches!(reason.kind(), Kind::NotLive),
-            Self::Unknown => matches!(reason.kind(), Kind::Unknown),
-        }
+    let message = format!("{}{example}", reason.meaning().trim_end_matches('.'));
+    match reason.remedy() {
+        "Nothing to do." => message,
+        remedy => format!("{message}. {}", remedy.trim_end_matches('.')),
     }
 }

@@ -1,7 +1,8 @@
-//! The core with clocks of our own.
+//! The reconciler with simulated clocks.
 
+use super::reconciler::label;
 use super::*;
-use crate::report::Finding;
+use crate::finding::Finding;
 
 const BASE: Duration = Duration::from_hours(500_000);
 
@@ -12,21 +13,21 @@ fn check(name: CheckName, reason: Reason) -> Check {
 fn pass() -> Vec<Check> {
     vec![
         check(CheckName::DeviceManager, Reason::Present),
-        check(CheckName::DriverLibs, Reason::LibrariesSound),
+        check(CheckName::DriverLibs, Reason::LibrariesValid),
     ]
 }
 
 fn fail() -> Vec<Check> {
     vec![
         check(CheckName::DeviceManager, Reason::DeviceMissing),
-        check(CheckName::DriverLibs, Reason::LibrariesSound),
+        check(CheckName::DriverLibs, Reason::LibrariesValid),
     ]
 }
 
 fn unknown() -> Vec<Check> {
     vec![
         check(CheckName::DeviceManager, Reason::NotReadable),
-        check(CheckName::DriverLibs, Reason::LibrariesSound),
+        check(CheckName::DriverLibs, Reason::LibrariesValid),
     ]
 }
 
@@ -35,57 +36,58 @@ fn now(seconds: u64) -> Now {
     Now { elapsed, wall: SystemTime::UNIX_EPOCH + BASE + elapsed }
 }
 
-/// A node that takes whatever is written, at once.
+/// A Node that shows every write at once.
 struct Node {
-    core: Readiness,
-    told: Told,
-    /// Every status the node has shown, each once in a row.
+    reconciler: Reconciler,
+    observed: ObservedNode,
+    /// The sequence of statuses that the Node has shown.
     shown: Vec<Ready>,
-    writes: Vec<(u64, Cause)>,
-    news: Vec<News>,
+    writes: Vec<(u64, WriteCause)>,
+    events: Vec<NodeEvent>,
 }
 
 impl Node {
     fn new() -> Self {
-        Self::of(Told::default(), Settings::default())
+        Self::of(ObservedNode::default(), Settings::default())
     }
 
-    fn of(told: Told, settings: Settings) -> Self {
-        let core = Readiness::new(settings, "n", Some("boot".to_owned()));
-        Self { core, told, shown: Vec::new(), writes: Vec::new(), news: Vec::new() }
+    fn of(observed: ObservedNode, settings: Settings) -> Self {
+        let reconciler = Reconciler::new(settings, "n", Some("boot".to_owned()));
+        Self { reconciler, observed, shown: Vec::new(), writes: Vec::new(), events: Vec::new() }
     }
 
-    /// Another process on the same node.
+    /// Starts another process on the same node.
     fn restart(&mut self) {
-        self.core = Readiness::new(self.core.settings.clone(), "n", self.core.boot_id.clone());
+        self.reconciler =
+            Reconciler::new(self.reconciler.settings.clone(), "n", self.reconciler.boot_id.clone());
     }
 
-    fn step(&mut self, at: u64, looked: Looked<'_>) -> Step {
-        let step = self.core.step(now(at), looked, &self.told);
-        if let Some(write) = step.write.clone() {
+    fn step(&mut self, at: u64, checks: CheckState<'_>) -> Actions {
+        let actions = self.reconciler.reconcile(now(at), checks, &self.observed);
+        if let Some(write) = actions.update.clone() {
             self.writes.push((at, write.cause));
             if self.shown.last() != Some(&write.condition.status) {
                 self.shown.push(write.condition.status);
             }
-            self.told.condition = Some(write.condition);
-            self.told.label = Some(write.label.to_owned());
-            self.told.boot_id = write.boot_id;
+            self.observed.condition = Some(write.condition);
+            self.observed.label = Some(write.label.to_owned());
+            self.observed.boot_id = write.boot_id;
         }
-        self.told.tainted = step.taint.unwrap_or(self.told.tainted);
-        if step.write.is_some() || step.taint.is_some() {
-            let again = self.core.step(now(at), looked, &self.told);
-            assert_eq!((again.write, again.taint, again.news), (None, None, None), "one write is enough");
+        self.observed.tainted = actions.taint.unwrap_or(self.observed.tainted);
+        if actions.update.is_some() || actions.taint.is_some() {
+            let again = self.reconciler.reconcile(now(at), checks, &self.observed);
+            assert_eq!((again.update, again.taint, again.event), (None, None, None), "one write suffices");
         }
-        self.news.extend(step.news.clone());
-        step
+        self.events.extend(actions.event.clone());
+        actions
     }
 
-    fn done(&mut self, at: u64, checks: &[Check]) -> Step {
-        self.step(at, Looked::Done(checks))
+    fn done(&mut self, at: u64, checks: &[Check]) -> Actions {
+        self.step(at, CheckState::Completed(checks))
     }
 
     fn status(&self) -> Option<Ready> {
-        self.told.condition.as_ref().map(|condition| condition.status)
+        self.observed.condition.as_ref().map(|condition| condition.status)
     }
 
     fn healthy() -> Self {
@@ -97,76 +99,76 @@ impl Node {
 }
 
 #[test]
-fn the_first_round_is_told_at_once_and_nothing_before() {
+fn the_first_round_is_reported_at_once() {
     let mut node = Node::new();
-    assert_eq!(node.step(0, Looked::NotYet), Step::default());
-    let step = node.done(1, &fail());
-    let write = step.write.expect("written");
+    assert_eq!(node.step(0, CheckState::Pending), Actions::default());
+    let actions = node.done(1, &fail());
+    let write = actions.update.expect("written");
     assert_eq!((write.condition.status, write.label), (Ready::False, "false"));
     assert_eq!(write.condition.reason, "DeviceMissing");
     assert_eq!(write.condition.message, "device-manager (DeviceMissing): about device-manager");
     assert_eq!(write.boot_id.as_deref(), Some("boot"));
-    assert_eq!(node.news.len(), 1);
+    assert_eq!(node.events.len(), 1);
 
     let mut node = Node::new();
     node.done(0, &pass());
-    assert_eq!(node.told.condition.as_ref().map(|c| c.reason.as_str()), Some("ChecksPass"));
-    assert_eq!(node.told.label.as_deref(), Some("true"));
+    assert_eq!(node.observed.condition.as_ref().map(|c| c.reason.as_str()), Some("ChecksPass"));
+    assert_eq!(node.observed.label.as_deref(), Some("true"));
 }
 
 #[test]
-fn a_first_round_that_does_not_end_is_unknown() {
+fn a_hanging_first_round_is_unknown() {
     let mut node = Node::new();
-    node.step(0, Looked::NotYet);
-    node.step(29, Looked::Hangs);
+    node.step(0, CheckState::Pending);
+    node.step(29, CheckState::Hanging);
     assert_eq!(node.status(), None);
-    node.step(30, Looked::Hangs);
+    node.step(30, CheckState::Hanging);
     assert_eq!(node.status(), Some(Ready::Unknown));
-    assert_eq!(node.told.condition.expect("told").reason, "CheckHangs");
+    assert_eq!(node.observed.condition.expect("reported").reason, "CheckHangs");
 }
 
 #[test]
-fn b65_a_restart_goes_on_from_what_the_node_shows() {
+fn a_restart_continues_from_the_observed_node() {
     for checks in [pass(), fail(), unknown()] {
         let mut node = Node::new();
         node.done(0, &checks);
-        let before = node.told.clone();
+        let before = node.observed.clone();
         let writes = node.writes.len();
         for at in 1..20 {
             node.restart();
-            node.step(at * 3, Looked::NotYet);
-            node.step(at * 3 + 1, Looked::NotYet);
+            node.step(at * 3, CheckState::Pending);
+            node.step(at * 3 + 1, CheckState::Pending);
             node.done(at * 3 + 2, &checks);
         }
-        assert_eq!(node.told, before);
+        assert_eq!(node.observed, before);
         assert_eq!(node.writes.len(), writes);
         assert_eq!(node.shown.len(), 1);
-        assert_eq!(node.news.len(), 1);
+        assert_eq!(node.events.len(), 1);
     }
 }
 
 #[test]
-fn b66_what_is_over_is_told_after_the_hold() {
+fn recovery_is_reported_after_its_delay() {
     let mut node = Node::healthy();
     node.done(10, &fail());
-    assert!(node.done(10, &fail()).unsettled);
+    assert!(node.done(10, &fail()).is_settling);
     node.done(11, &fail());
     assert_eq!(node.status(), Some(Ready::False));
-    let failed = node.told.condition.clone().expect("told").transition;
+    let failed = node.observed.condition.clone().expect("reported").transition;
     node.done(20, &pass());
     node.done(22, &pass());
     assert_eq!(node.status(), Some(Ready::False), "held");
     node.done(23, &pass());
     assert_eq!(node.status(), Some(Ready::True));
-    let condition = node.told.condition.clone().expect("told");
+    let condition = node.observed.condition.clone().expect("reported");
     assert_eq!(condition.transition.duration_since(failed).ok(), Some(Duration::from_secs(12)));
-    let last = node.news.last().expect("news");
+    let last = node.events.last().expect("an Event");
     assert_eq!((last.warning, last.reason), (false, "DumpReady"));
     assert!(last.message.contains("recovered: device-manager"), "{}", last.message);
 }
 
 #[test]
-fn b77_recovery_names_the_check_that_had_failed() {
+fn recovery_names_the_failed_check() {
     let mut node = Node::healthy();
     for at in [10, 11] {
         node.done(at, &fail());
@@ -174,14 +176,14 @@ fn b77_recovery_names_the_check_that_had_failed() {
     for at in [20, 23] {
         node.done(at, &pass());
     }
-    let [.., failed, recovered] = &node.news[..] else { panic!("{:?}", node.news) };
+    let [.., failed, recovered] = &node.events[..] else { panic!("{:?}", node.events) };
     assert_eq!(failed.checks, [(CheckName::DeviceManager, Reason::DeviceMissing)]);
     assert_eq!(failed.checks, recovered.checks);
     assert!(failed.warning && !recovered.warning);
 }
 
 #[test]
-fn b73_unknown_is_not_recovery() {
+fn unknown_is_not_recovery() {
     let mut node = Node::healthy();
     node.done(10, &fail());
     node.done(11, &fail());
@@ -192,14 +194,14 @@ fn b73_unknown_is_not_recovery() {
     node.done(42, &unknown());
     assert_eq!(node.status(), Some(Ready::Unknown));
     for at in 43..200 {
-        node.step(at, if at % 2 == 0 { Looked::Hangs } else { Looked::NotYet });
+        node.step(at, if at % 2 == 0 { CheckState::Hanging } else { CheckState::Pending });
         assert_eq!(node.status(), Some(Ready::Unknown), "at {at}");
     }
     assert_eq!(node.shown, [Ready::True, Ready::False, Ready::Unknown]);
 }
 
 #[test]
-fn a_short_unknown_keeps_health_too() {
+fn a_short_unknown_keeps_health() {
     let mut node = Node::healthy();
     for at in 1..30 {
         node.done(at, &unknown());
@@ -223,103 +225,121 @@ fn failure_between_unknowns_is_failure() {
 #[test]
 fn another_boot_is_unknown_until_checked() {
     let mut node = Node::healthy();
-    node.core = Readiness::new(Settings::default(), "n", Some("another".to_owned()));
-    let step = node.step(100, Looked::NotYet);
-    let write = step.write.expect("written");
+    node.reconciler = Reconciler::new(Settings::default(), "n", Some("another".to_owned()));
+    let actions = node.step(100, CheckState::Pending);
+    let write = actions.update.expect("written");
     assert_eq!(
         (write.condition.status, write.condition.reason.as_str()),
         (Ready::Unknown, "NotCheckedSinceBoot")
     );
     assert_eq!(write.boot_id.as_deref(), Some("another"));
     node.restart();
-    node.step(102, Looked::NotYet);
+    node.step(102, CheckState::Pending);
     assert_eq!(node.status(), Some(Ready::Unknown), "a restart does not make it known");
     node.done(103, &pass());
     node.done(106, &pass());
     assert_eq!(node.shown, [Ready::True, Ready::Unknown, Ready::True]);
 
     let mut node = Node::healthy();
-    node.core = Readiness::new(Settings::default(), "n", None);
-    node.step(100, Looked::NotYet);
+    node.reconciler = Reconciler::new(Settings::default(), "n", None);
+    node.step(100, CheckState::Pending);
     node.done(101, &pass());
-    assert_eq!(node.shown, [Ready::True], "a kernel that tells nothing changes nothing");
+    assert_eq!(node.shown, [Ready::True], "an unknown boot id changes nothing");
 }
 
 #[test]
-fn b88_a_write_that_failed_is_tried_until_the_node_shows_it() {
+fn a_failed_write_is_retried_until_the_node_shows_it() {
     let mut node = Node::healthy();
     node.done(10, &fail());
     for at in 11..100 {
-        // The API server is down: nothing arrives.
-        let step = node.core.step(now(at), Looked::Done(&fail()), &node.told);
-        let write = step.write.unwrap_or_else(|| panic!("given up at {at}"));
-        assert_eq!((write.cause, write.condition.status), (Cause::Transition, Ready::False));
+        // The API server is down.
+        let actions = node.reconciler.reconcile(now(at), CheckState::Completed(&fail()), &node.observed);
+        let write = actions.update.unwrap_or_else(|| panic!("no retry at {at}"));
+        assert_eq!((write.cause, write.condition.status), (WriteCause::Transition, Ready::False));
     }
     node.done(100, &fail());
     assert_eq!(node.status(), Some(Ready::False));
-    assert_eq!(node.core.step(now(101), Looked::Done(&fail()), &node.told).write, None);
+    assert_eq!(
+        node.reconciler.reconcile(now(101), CheckState::Completed(&fail()), &node.observed).update,
+        None
+    );
 }
 
 #[test]
-fn somebody_elses_hand_is_corrected_and_never_fought() {
+fn corrections_of_other_clients_are_limited_and_deferral_is_reported() {
     let mut node = Node::healthy();
-    let mut corrections = 0;
+    let (mut corrections, mut deferred) = (0, 0);
     for at in 1..3600 {
-        node.told.label = Some("false".to_owned());
-        corrections +=
-            u32::from(node.done(at, &pass()).write.is_some_and(|write| write.cause == Cause::Correction));
+        node.observed.label = Some("false".to_owned());
+        let actions = node.done(at, &pass());
+        match (&actions.update, actions.deferred_for) {
+            (Some(update), None) => {
+                assert_eq!(update.cause, WriteCause::Correction);
+                corrections += 1;
+            }
+            (None, Some(wait)) => {
+                assert!(wait <= Duration::from_mins(2));
+                deferred += 1;
+            }
+            other => panic!("{other:?}"),
+        }
     }
     assert!((4..=40).contains(&corrections), "{corrections}");
+    assert_eq!(corrections + deferred, 3599);
 }
 
 #[test]
-fn a_removed_condition_comes_back_with_a_new_time() {
+fn a_removed_condition_is_restored_with_a_new_time() {
     let mut node = Node::healthy();
     node.done(1, &pass());
-    node.told = Told::default();
-    let write = node.done(60, &pass()).write.expect("written");
-    assert_eq!(write.cause, Cause::Correction);
+    node.observed = ObservedNode::default();
+    let write = node.done(60, &pass()).update.expect("written");
+    assert_eq!(write.cause, WriteCause::Correction);
     assert_eq!(write.condition.transition, now(60).wall);
 }
 
 #[test]
-fn further_failures_are_told_and_numbers_that_change_are_not() {
+fn further_problems_are_reported_and_volatile_numbers_are_not() {
     let mut node = Node::healthy();
     node.done(10, &fail());
     node.done(11, &fail());
     let mut both = fail();
     both[1] = check(CheckName::DriverLibs, Reason::NotAFile);
-    let write = node.done(12, &both).write.expect("written");
-    assert_eq!(write.cause, Cause::Details);
+    let write = node.done(12, &both).update.expect("written");
+    assert_eq!(write.cause, WriteCause::Details);
     assert!(write.condition.message.contains("; driver-libs (NotAFile): "), "{}", write.condition.message);
     assert_eq!(write.condition.transition, now(11).wall);
-    assert_eq!(node.news.last().expect("news").checks.len(), 2);
-    for at in 13..300 {
+    assert_eq!(node.events.last().expect("an Event").checks.len(), 2);
+    // The same check fails for other devices.
+    both[0].finding = Finding::new(Reason::DeviceMissing, "two devices").about(["davinci3", "davinci4"]);
+    let update = node.done(13, &both).update.expect("written");
+    assert_eq!(update.cause, WriteCause::Details);
+    for at in 14..300 {
         both[0].finding.message = format!("pid {at}");
-        assert_eq!(node.done(at, &both).write, None, "at {at}");
+        assert_eq!(node.done(at, &both).update, None, "at {at}");
     }
 }
 
 #[test]
 fn the_taint_follows_failure_only() {
-    let mut node = Node::of(Told::default(), Settings { taint: true, ..Settings::default() });
+    let mut node = Node::of(ObservedNode::default(), Settings { taint: true, ..Settings::default() });
     node.done(0, &unknown());
-    assert!(!node.told.tainted, "unknown taints nothing");
+    assert!(!node.observed.tainted, "unknown taints nothing");
     node.done(1, &fail());
     node.done(2, &fail());
-    assert!(node.told.tainted);
+    assert!(node.observed.tainted);
     for at in 3..100 {
         node.done(at, &unknown());
     }
     assert_eq!(node.status(), Some(Ready::Unknown));
-    assert!(node.told.tainted, "unknown is no recovery");
+    assert!(node.observed.tainted, "unknown is not recovery");
     node.done(100, &pass());
     node.done(103, &pass());
-    assert!(!node.told.tainted);
+    assert!(!node.observed.tainted);
 
-    let mut node = Node::of(Told { tainted: true, ..Told::default() }, Settings::default());
+    let mut node = Node::of(ObservedNode { tainted: true, ..ObservedNode::default() }, Settings::default());
     node.done(0, &fail());
-    assert!(!node.told.tainted, "left from when it was switched on");
+    assert!(!node.observed.tainted, "a taint from before is removed");
 }
 
 #[test]
@@ -329,37 +349,40 @@ fn flapping_is_damped() {
         node.done(at, &if at % 8 < 4 { pass() } else { fail() });
     }
     assert!(node.writes.len() < 40, "{}", node.writes.len());
-    assert_eq!(node.status(), Some(Ready::False), "what comes and goes isn't healthy");
+    assert_eq!(node.status(), Some(Ready::False), "a flapping node isn't healthy");
     for at in 3600..4201 {
         node.done(at, &pass());
     }
     assert_eq!(node.status(), Some(Ready::True));
 }
 
-/// B67: 24 hours of 4,000 nodes that all start at the same moment.
+/// 24 hours of 4,000 nodes that start at the same time.
 #[test]
-fn b67_heartbeats_are_few_and_spread() {
+fn heartbeats_are_few_and_spread() {
     const NODES: u32 = 4_000;
     const DAY: u64 = 24 * 3600;
     let mut per_minute = vec![0_u32; usize::try_from(DAY / 60).expect("small")];
     for number in 0..NODES {
-        let mut core = Readiness::new(Settings::default(), format!("node-{number}"), Some("b".to_owned()));
-        let mut told = Told::default();
+        let mut reconciler =
+            Reconciler::new(Settings::default(), format!("node-{number}"), Some("b".to_owned()));
+        let mut observed = ObservedNode::default();
         let mut last = None;
         let mut writes = 0;
         let mut at = 0;
         while at < DAY {
-            if let Some(write) = core.step(now(at), Looked::Done(&pass()), &told).write {
+            if let Some(write) =
+                reconciler.reconcile(now(at), CheckState::Completed(&pass()), &observed).update
+            {
                 if let Some(last) = last {
                     assert!(at - last >= 300, "two writes within {} s", at - last);
                     assert!(at - last <= 660);
-                    assert_eq!(write.cause, Cause::Heartbeat);
+                    assert_eq!(write.cause, WriteCause::Heartbeat);
                 }
                 let minute = usize::try_from(at / 60).expect("small");
                 per_minute[minute] += 1;
                 last = Some(at);
                 writes += 1;
-                told = Told {
+                observed = ObservedNode {
                     condition: Some(write.condition),
                     label: Some(write.label.to_owned()),
                     boot_id: write.boot_id,
@@ -375,7 +398,7 @@ fn b67_heartbeats_are_few_and_spread() {
 }
 
 #[test]
-fn a_restart_does_not_hurry_the_heartbeat_and_clocks_that_jump_do_not_stop_it() {
+fn heartbeats_survive_restarts_and_clock_changes() {
     let mut node = Node::healthy();
     for at in 1..299 {
         if at % 10 == 0 {
@@ -385,38 +408,31 @@ fn a_restart_does_not_hurry_the_heartbeat_and_clocks_that_jump_do_not_stop_it() 
     }
     assert_eq!(node.writes.len(), 1);
     // The wall clock falls back by a day.
-    let told = node.told.clone();
-    let mut core = Readiness::new(Settings::default(), "n", Some("boot".to_owned()));
+    let observed = node.observed.clone();
+    let mut reconciler = Reconciler::new(Settings::default(), "n", Some("boot".to_owned()));
     let behind = |at| Now { elapsed: Duration::from_secs(at), wall: now(0).wall - Duration::from_hours(24) };
-    assert!(core.step(behind(0), Looked::Done(&pass()), &told).write.is_none());
-    assert!(core.step(behind(601), Looked::Done(&pass()), &told).write.is_some());
-}
-
-#[test]
-fn every_standing_is_described() {
-    for standing in Standing::ALL {
-        assert!(standing.description().ends_with('.'), "{standing:?}");
-    }
+    assert!(reconciler.reconcile(behind(0), CheckState::Completed(&pass()), &observed).update.is_none());
+    assert!(reconciler.reconcile(behind(601), CheckState::Completed(&pass()), &observed).update.is_some());
 }
 
 proptest::proptest! {
-    /// Whatever is seen in whatever order, over restarts: nothing is called healthy that wasn't just seen to be, the
-    /// transition time changes with the status only, and label and condition say the same.
+    /// For any sequence of checks and restarts: only passing checks make a node ready, the transition time changes only with
+    /// the status, and label and condition agree.
     #[test]
-    fn laws(looks in proptest::collection::vec((0_u8..6, 1_u64..40), 1..200)) {
+    fn invariants_hold(steps in proptest::collection::vec((0_u8..6, 1_u64..40), 1..200)) {
         let mut node = Node::new();
         let mut at = 0;
-        for (look, wait) in looks {
+        for (step, wait) in steps {
             at += wait;
-            let before = node.told.condition.clone();
-            match look {
+            let before = node.observed.condition.clone();
+            match step {
                 0 | 1 => { node.done(at, &pass()); }
                 2 => { node.done(at, &fail()); }
                 3 => { node.done(at, &unknown()); }
-                4 => { node.step(at, Looked::Hangs); }
-                _ => { node.restart(); node.step(at, Looked::NotYet); }
+                4 => { node.step(at, CheckState::Hanging); }
+                _ => { node.restart(); node.step(at, CheckState::Pending); }
             }
-            let after = node.told.condition.clone();
+            let after = node.observed.condition.clone();
             let status = |condition: &Option<Condition>| condition.as_ref().map(|c| c.status);
             let transition = |condition: &Option<Condition>| condition.as_ref().map(|c| c.transition);
             if status(&after) == status(&before) {
@@ -424,13 +440,13 @@ proptest::proptest! {
             } else {
                 proptest::prop_assert_eq!(transition(&after), Some(now(at).wall));
                 match status(&after) {
-                    Some(Ready::True) => proptest::prop_assert!(look <= 1),
-                    Some(Ready::False) => proptest::prop_assert_eq!(look, 2),
+                    Some(Ready::True) => proptest::prop_assert!(step <= 1),
+                    Some(Ready::False) => proptest::prop_assert_eq!(step, 2),
                     _ => {}
                 }
             }
-            let told = status(&after).map(label);
-            proptest::prop_assert_eq!(told, node.told.label.as_deref());
+            let expected = status(&after).map(label);
+            proptest::prop_assert_eq!(expected, node.observed.label.as_deref());
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::pace::{Trouble, What};
-use crate::report::Ready;
+use crate::finding::Ready;
 
 /// The type of the condition.
 pub(crate) const CONDITION: &str = "FaultsRelayed";

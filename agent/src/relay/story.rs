@@ -10,7 +10,7 @@ use super::pod::NpuPod;
 use super::preflight::Objection;
 use super::terms::JobNote;
 use crate::node::{About, Events, Outgoing};
-use crate::readiness::shorten;
+use crate::readiness::truncate;
 
 /// The annotation of Events that names the fault.
 const FAULT: &str = "swansong.dev/fault-id";
@@ -178,7 +178,7 @@ impl Story {
     }
 
     fn tell(&self, about: About, warning: bool, reason: &'static str, id: &str, mut message: String) {
-        shorten(&mut message);
+        truncate(&mut message);
         let annotations = BTreeMap::from([(FAULT, id.to_owned())]);
         self.events.tell(Outgoing { about, warning, reason, message, annotations, once: false });
     }

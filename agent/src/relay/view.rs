@@ -10,7 +10,7 @@ use super::episodes::Episodes;
 use super::plan::Relay;
 use super::store::Store;
 use super::terms::Note;
-use crate::report::Ready;
+use crate::finding::Ready;
 
 /// The whole picture.
 #[derive(Debug, Default, Serialize)]

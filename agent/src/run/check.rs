@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use swansong_runtime::supervisor::{Progress, TaskError};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use super::status::{Look, Shared};
-use crate::check::{Dialled, PortOwners, Surroundings, dial as dial_once, run as run_checks};
+use crate::checks::{CheckContext, DialOutcome, PortOwners, dial as dial_once, run as run_checks};
 use crate::config::Config;
+use crate::finding::Report;
+use crate::host::HostRoot;
 use crate::node::ApiServer;
-use crate::report::Report;
-use crate::root::HostRoot;
-use swansong_runtime::supervisor::{Progress, TaskError};
 
 /// A round takes some milliseconds; one that takes so long hangs.
 const HANGS: Duration = Duration::from_secs(10);
@@ -32,7 +32,9 @@ pub(super) async fn run(
     progress: Progress,
 ) -> Result<Infallible, TaskError> {
     let end = rounds(&shared, &config, &api, &host_root, &progress).await;
-    shared.look.send_replace(Look::Failed);
+    if let Err(TaskError(problem)) = &end {
+        shared.look.send_replace(Look::Failed(problem.clone()));
+    }
     end
 }
 
@@ -48,9 +50,9 @@ async fn rounds(
     loop {
         let begun = Instant::now();
         let port_owners = Arc::clone(&port_owners);
-        let surroundings = Surroundings { port_owners, ..surroundings(shared, api) };
+        let surroundings = CheckContext { port_owners, ..surroundings(shared, api) };
         let (node, config, root) = (shared.node_name.clone(), Arc::clone(config), host_root.to_owned());
-        let interval = config.interval;
+        let interval = config.checks.interval;
         let mut round = spawn_blocking(move || look(node, &config, &root, surroundings));
         let mut hangs = false;
         let report = loop {
@@ -82,21 +84,21 @@ async fn rounds(
     }
 }
 
-fn surroundings(shared: &Shared, api: &ApiServer) -> Surroundings {
-    Surroundings {
+fn surroundings(shared: &Shared, api: &ApiServer) -> CheckContext {
+    CheckContext {
         reference: api.clock(),
         clusterd: shared.dialled.borrow().clone(),
         expected_npus: shared.seen.borrow().as_ref().and_then(|node| node.npus),
-        ..Surroundings::here()
+        ..CheckContext::local()
     }
 }
 
-fn look(node: String, config: &Config, root: &Path, surroundings: Surroundings) -> Result<Report, String> {
+fn look(node: String, config: &Config, root: &Path, surroundings: CheckContext) -> Result<Report, String> {
     let root = HostRoot::open(root)
         .map_err(|error| format!("the host root {} can't be opened: {error}", root.display()))?;
     // The clock is compared at the moment of the look.
-    let surroundings = Surroundings { now: SystemTime::now(), ..surroundings }.with_mounts(&root);
-    Ok(Report::new(node, run_checks(&root, config, &surroundings)))
+    let surroundings = CheckContext { now: SystemTime::now(), ..surroundings }.with_mounts(&root);
+    Ok(Report::new(node, run_checks(&root, &config.checks, &surroundings)))
 }
 
 /// Dials ClusterD, at a pace of its own: thousands of nodes have one.
@@ -107,15 +109,15 @@ pub(super) async fn dial(
 ) -> Result<Infallible, TaskError> {
     loop {
         progress.alive();
-        let settings = config.clusterd.clone();
+        let settings = config.checks.clusterd.clone();
         let dialled = spawn_blocking(move || dial_once(&settings.address, settings.timeout)).await;
         let dialled = dialled.map_err(|panic| TaskError(panic.to_string()))?;
-        if dialled == Dialled::Connected {
+        if dialled == DialOutcome::Connected {
             progress.succeeded();
         } else {
             progress.failed(&dialled);
         }
         shared.dialled.send_replace(Some(dialled));
-        sleep(config.clusterd.interval.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
+        sleep(config.checks.clusterd.interval.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
     }
 }

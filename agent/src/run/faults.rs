@@ -41,7 +41,7 @@ pub(super) struct Common {
 
 /// ClusterD at its configured address.
 pub(super) fn clusterd(config: &Config) -> Result<GrpcClient, AddressError> {
-    GrpcClient::new(&format!("http://{}", config.clusterd.address), config.clusterd.timeout)
+    GrpcClient::new(&format!("http://{}", config.checks.clusterd.address), config.checks.clusterd.timeout)
 }
 
 /// Starts all of them.
@@ -63,7 +63,7 @@ pub(super) fn start(
             server_name: via.server_name().to_owned(),
             authority: via.authority.clone(),
             token: via.token.clone(),
-            connect: config.clusterd.timeout,
+            connect: config.checks.clusterd.timeout,
             deadline: VIA_PATIENCE,
         }))
     });
@@ -87,7 +87,7 @@ pub(super) fn start(
             device_plugin: device_plugin.view(),
             levels: levels.levels(),
             node: shared.seen.subscribe(),
-            npus: config.npus,
+            npus: config.checks.npus,
         },
         story: Story::new(shared.node_name.clone(), events),
         metrics: Arc::clone(&shared.metrics.relay),

@@ -12,7 +12,6 @@
 
 mod check;
 mod faults;
-mod metrics;
 mod pods;
 mod preload;
 mod relayed;
@@ -28,16 +27,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swansong_clusterd_client::GrpcClient;
+use swansong_runtime::supervisor::{Tasks, supervise};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
-pub(crate) use self::metrics::Metrics;
 use self::status::Shared;
 use crate::config::Config;
+use crate::host::HostRoot;
+use crate::metrics::Metrics;
 use crate::node::{ApiServer, NodeState, Recorder, Timing};
-use crate::root::HostRoot;
-use swansong_runtime::supervisor::{Tasks, supervise};
 
 /// What an agent is made of.
 #[derive(Debug)]
@@ -126,14 +125,17 @@ impl Agent {
         {
             let (shared, config, api, root) =
                 (shared.clone(), config.clone(), api.clone(), host_root.clone());
-            all.spawn(supervise(shared.tasks.add("check", patience(config.interval)), move |progress| {
-                check::run(shared.clone(), config.clone(), api.clone(), root.clone(), progress)
-            }));
+            all.spawn(supervise(
+                shared.tasks.add("check", patience(config.checks.interval)),
+                move |progress| {
+                    check::run(shared.clone(), config.clone(), api.clone(), root.clone(), progress)
+                },
+            ));
         }
-        if config.clusterd.dial {
+        if config.checks.clusterd.dial {
             let (shared, config) = (shared.clone(), config.clone());
             all.spawn(supervise(
-                shared.tasks.add("clusterd", patience(config.clusterd.interval)),
+                shared.tasks.add("clusterd", patience(config.checks.clusterd.interval)),
                 move |progress| check::dial(shared.clone(), config.clone(), progress),
             ));
         }
@@ -170,7 +172,7 @@ impl Agent {
             let (shared, config, root) = (shared.clone(), config.clone(), host_root.clone());
             let events = events.clone();
             all.spawn(supervise(
-                shared.tasks.add("preload", patience(config.scan_interval)),
+                shared.tasks.add("preload", patience(config.preload.interval)),
                 move |progress| {
                     preload::run(shared.clone(), config.clone(), root.clone(), events.clone(), progress)
                 },

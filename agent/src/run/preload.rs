@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use swansong_runtime::supervisor::{Progress, TaskError};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
 use super::status::Shared;
-use crate::Machine;
 use crate::config::Config;
+use crate::host::Machine;
 use crate::node::{About, Events, Outgoing};
-use crate::preload::{ContainerVerdict, Outcome, PodVerdict, Settler, scan};
-use crate::readiness::shorten;
-use swansong_runtime::supervisor::{Progress, TaskError};
+use crate::preload::{ContainerVerdict, Debouncer, Outcome, PodVerdict, scan};
+use crate::readiness::truncate;
 
 /// The annotation of Events that names the verdict's reason.
 const WHY: &str = "swansong.dev/why";
@@ -30,7 +30,7 @@ pub(super) async fn run(
 ) -> Result<Infallible, TaskError> {
     let proc = host_root.join("proc");
     let begun = Instant::now();
-    let mut settler = Settler::new(config.grace);
+    let mut settler = Debouncer::new(config.preload.grace);
     loop {
         progress.alive();
         let pods = shared.pods.borrow().clone();
@@ -38,9 +38,9 @@ pub(super) async fn run(
         let verdicts = if pods.is_empty() {
             Vec::new()
         } else {
-            let (proc, grace) = (proc.clone(), config.grace);
+            let (proc, grace) = (proc.clone(), config.preload.grace);
             // A file system of a container may hang; then this waits, and is seen to be stuck.
-            let scanned = spawn_blocking(move || scan(&proc, &pods, grace, Machine::HERE)).await;
+            let scanned = spawn_blocking(move || scan(&proc, &pods, grace, Machine::HOST)).await;
             scanned
                 .map_err(|panic| TaskError(panic.to_string()))?
                 .map_err(|error| TaskError(error.to_string()))?
@@ -49,22 +49,22 @@ pub(super) async fn run(
         shared.metrics.scanned(&verdicts, start.elapsed());
         shared.verdicts.send_replace(Arc::new(verdicts));
         progress.succeeded();
-        sleep(config.scan_interval).await;
+        sleep(config.preload.interval).await;
     }
 }
 
-fn tell(settler: &mut Settler<(String, String)>, verdicts: &[PodVerdict], now: Duration, events: &Events) {
+fn tell(settler: &mut Debouncer<(String, String)>, verdicts: &[PodVerdict], now: Duration, events: &Events) {
     for pod in verdicts {
         for container in &pod.containers {
             let key = (pod.uid.clone(), container.name.clone());
-            if settler.settle(key, &container.verdict, now)
+            if settler.record(key, &container.verdict, now)
                 && let Some(event) = event(pod, container)
             {
                 events.tell(event);
             }
         }
     }
-    settler.keep(|(uid, name)| {
+    settler.retain(|(uid, name)| {
         let pod = verdicts.iter().find(|pod| pod.uid == *uid);
         pod.is_some_and(|pod| pod.containers.iter().any(|container| container.name == *name))
     });
@@ -79,7 +79,7 @@ fn event(pod: &PodVerdict, ContainerVerdict { name, verdict }: &ContainerVerdict
         Outcome::Unknown => return None,
     };
     let mut message = format!("{} ({})", verdict.message, verdict.reason.as_str());
-    shorten(&mut message);
+    truncate(&mut message);
     Some(Outgoing {
         about: About::Container {
             namespace: pod.namespace.clone(),

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use super::status::Shared;
 use crate::node::{ApiServer, Timing, tell_relayed};
-use crate::readiness::{Condition, shorten};
+use crate::readiness::{Condition, truncate};
 use crate::relay::Told;
 use swansong_runtime::backoff::Backoff;
 use swansong_runtime::supervisor::{Progress, TaskError};
@@ -92,14 +92,14 @@ pub(super) async fn run(
 fn is_shown(wanted: &Told, shown: Option<&Condition>) -> bool {
     let Some(shown) = shown else { return false };
     let mut message = wanted.message.clone();
-    shorten(&mut message);
+    truncate(&mut message);
     shown.status == wanted.status && shown.reason == wanted.reason && shown.message == message
 }
 
 /// What is written: the time of the transition changes with the status only.
 fn next(wanted: &Told, shown: Option<&Condition>, now: SystemTime) -> Condition {
     let mut message = wanted.message.clone();
-    shorten(&mut message);
+    truncate(&mut message);
     let transition =
         shown.filter(|shown| shown.status == wanted.status).map_or(now, |shown| shown.transition);
     Condition { status: wanted.status, reason: wanted.reason.to_owned(), message, heartbeat: now, transition }
@@ -113,7 +113,7 @@ fn whole_seconds() -> SystemTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Ready;
+    use crate::finding::Ready;
 
     #[test]
     fn the_time_of_the_transition_changes_with_the_status_only() {

@@ -116,8 +116,8 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
 
-    use super::super::metrics::Metrics;
     use super::*;
+    use crate::metrics::Metrics;
     use swansong_runtime::supervisor::Tasks;
 
     async fn connect(address: SocketAddr, head: &[u8]) -> TcpStream {

@@ -4,23 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde::Serialize;
+use swansong_runtime::supervisor::{TaskStatus, Tasks};
 use tokio::sync::watch;
 
 use super::NodeSeen;
-use super::metrics::Metrics;
-use crate::check::Dialled;
+use crate::checks::DialOutcome;
+use crate::finding::{Ready, Report};
+use crate::metrics::Metrics;
 use crate::preload::{InjectedPod, PodVerdict};
 use crate::readiness::Condition;
 use crate::relay::{NpuPod, View as FaultView};
-use crate::report::{Ready, Report};
-use swansong_runtime::supervisor::{TaskStatus, Tasks};
 
 /// The last round of checks.
 #[derive(Debug, Clone)]
 pub(super) enum Look {
     NotYet,
     Hangs,
-    Failed,
+    Failed(String),
     Done(Arc<Report>),
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Shared {
     /// Whether something is about to change.
     pub(super) soon: watch::Sender<bool>,
     pub(super) standing: watch::Sender<Option<Ready>>,
-    pub(super) dialled: watch::Sender<Option<Dialled>>,
+    pub(super) dialled: watch::Sender<Option<DialOutcome>>,
     pub(super) seen: NodeSeen,
     pub(super) pods: watch::Sender<Vec<InjectedPod>>,
     pub(super) verdicts: watch::Sender<Arc<Vec<PodVerdict>>>,
@@ -131,9 +131,9 @@ impl Shared {
         let verdicts = self.verdicts.borrow().clone();
         let faults = self.faults.borrow().clone();
         let told = seen.as_ref().map(|node| ToldView {
-            condition: node.told.condition.as_ref().map(ConditionView::of),
-            label: node.told.label.as_deref(),
-            tainted: node.told.tainted,
+            condition: node.observed.condition.as_ref().map(ConditionView::of),
+            label: node.observed.label.as_deref(),
+            tainted: node.observed.tainted,
         });
         let view = View {
             node: &self.node_name,

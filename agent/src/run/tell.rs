@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::value::RawValue;
+use swansong_runtime::backoff::Backoff;
+use swansong_runtime::supervisor::{Progress, TaskError};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
@@ -16,9 +18,7 @@ use crate::node::{
     About, ApiError, ApiServer, Change, Events, Follow, NodeState, Outgoing, Timing, follow, tell,
     toggle_taint,
 };
-use crate::readiness::{Looked, News, Now, Readiness, Step};
-use swansong_runtime::backoff::Backoff;
-use swansong_runtime::supervisor::{Progress, TaskError};
+use crate::readiness::{Actions, CheckState, NodeEvent, Now, Reconciler};
 
 /// The annotation of Events that names the checks they are about.
 const CHECKS: &str = "swansong.dev/checks";
@@ -84,7 +84,8 @@ pub(super) async fn run(
     progress: Progress,
 ) -> Result<Infallible, TaskError> {
     let begun = Instant::now();
-    let mut core = Readiness::new(config.readiness.clone(), shared.node_name.clone(), shared.boot_id.clone());
+    let mut core =
+        Reconciler::new(config.readiness.clone(), shared.node_name.clone(), shared.boot_id.clone());
     let (mut looks, mut nodes) = (shared.look.subscribe(), shared.seen.subscribe());
     let mut backoff = Backoff::new(timing.backoff);
     let mut quiet_until = begun;
@@ -94,14 +95,14 @@ pub(super) async fn run(
         let look = looks.borrow_and_update().clone();
         if let Some(node) = node {
             let now = Now { elapsed: begun.elapsed(), wall: SystemTime::now() };
-            let step = core.step(now, looked(&look), &node.told);
-            shared.settled(core.standing(), step.unsettled);
-            if let Some(news) = &step.news {
+            let step = core.reconcile(now, looked(&look), &node.observed);
+            shared.settled(core.desired(), step.is_settling);
+            if let Some(news) = &step.event {
                 announce(news, &shared.node_name, &events);
             }
-            let idle = step.write.is_none() && step.taint.is_none();
+            let idle = step.update.is_none() && step.taint.is_none();
             if idle {
-                if matches!(look, Look::Done(_)) && core.standing().is_some() {
+                if matches!(look, Look::Done(_)) && core.desired().is_some() {
                     shared.told();
                 }
                 progress.succeeded();
@@ -133,18 +134,18 @@ pub(super) async fn run(
     }
 }
 
-fn looked(look: &Look) -> Looked<'_> {
+fn looked(look: &Look) -> CheckState<'_> {
     match look {
-        Look::NotYet => Looked::NotYet,
-        Look::Hangs => Looked::Hangs,
-        Look::Failed => Looked::Failed,
-        Look::Done(report) => Looked::Done(&report.checks),
+        Look::NotYet => CheckState::Pending,
+        Look::Hangs => CheckState::Hanging,
+        Look::Failed(problem) => CheckState::Failed(problem),
+        Look::Done(report) => CheckState::Completed(&report.checks),
     }
 }
 
-async fn write(shared: &Shared, api: &ApiServer, node: &NodeState, step: &Step) -> Result<(), ApiError> {
+async fn write(shared: &Shared, api: &ApiServer, node: &NodeState, step: &Actions) -> Result<(), ApiError> {
     let mut latest = node.clone();
-    if let Some(write) = &step.write {
+    if let Some(write) = &step.update {
         let answer = tell(api, &shared.node_name, write).await;
         shared.metrics.wrote(write.cause, answer.is_ok());
         latest = answer?;
@@ -167,7 +168,7 @@ async fn write(shared: &Shared, api: &ApiServer, node: &NodeState, step: &Step) 
     Ok(())
 }
 
-fn announce(news: &News, node: &str, events: &Events) {
+fn announce(news: &NodeEvent, node: &str, events: &Events) {
     let checks: Vec<String> =
         news.checks.iter().map(|(name, reason)| format!("{}={}", name.as_str(), reason.as_str())).collect();
     let annotations =

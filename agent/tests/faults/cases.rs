@@ -26,7 +26,7 @@ fn timing() -> Timing {
 
 /// A host of which nothing but one file decides.
 fn config() -> Config {
-    let advisory = swansong_agent::check::CheckName::ALL
+    let advisory = <swansong_agent::finding::CheckName as strum::VariantArray>::VARIANTS
         .iter()
         .map(|name| name.as_str())
         .filter(|name| *name != "extra-paths")

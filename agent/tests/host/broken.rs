@@ -3,15 +3,14 @@
 use std::path::Path;
 
 use object::elf::{EM_386, ET_EXEC};
-use swansong_agent::check::{CheckName, Family};
-use swansong_agent::reason::Reason;
-use swansong_agent::report::Status;
+use swansong_agent::checks::Family;
+use swansong_agent::finding::{CheckName, Reason, Status};
 
 use swansong_fixtures::host::{DRIVER, Elf, Host, TABLE_HEAD, tcp};
 
 type Break = fn(&Host);
 
-/// What is done to a healthy A2 host, which check tells, why, at which path.
+/// Description, damage to a healthy A2 host, and the check, reason and path that report it.
 const BROKEN: &[(&str, Break, CheckName, Reason, &str)] = {
     use CheckName::{
         DeviceHdc, DeviceManager, DeviceSvm, DriverLibs, DriverLoaded, DriverVersion, NpuDevices, NpuSmi,
@@ -46,7 +45,7 @@ const BROKEN: &[(&str, Break, CheckName, Reason, &str)] = {
             "/dev/davinci_manager",
         ),
         (
-            "manager in circles",
+            "manager in a loop",
             |h| h.link("/dev/davinci_manager", "davinci_manager"),
             DeviceManager,
             Reason::LinkLoop,
@@ -103,10 +102,10 @@ const BROKEN: &[(&str, Break, CheckName, Reason, &str)] = {
         ),
         ("no /proc", |h| h.remove("/proc"), DriverLoaded, Reason::HostPathNotMounted, "/proc/devices"),
         (
-            "odd /proc/devices",
+            "malformed /proc/devices",
             |h| h.file("/proc/devices", "hello\nworld\n"),
             DriverLoaded,
-            Reason::NotUnderstood,
+            Reason::Malformed,
             "/proc/devices",
         ),
         ("no version.info", |h| h.remove(INFO), DriverVersion, Reason::FileMissing, INFO),
@@ -120,7 +119,7 @@ const BROKEN: &[(&str, Break, CheckName, Reason, &str)] = {
         ),
         ("old", |h| h.file(INFO, "Version=23.0.7\n"), DriverVersion, Reason::VersionTooOld, INFO),
         (
-            "odd version",
+            "malformed version",
             |h| h.file(INFO, "Version=newest\n"),
             DriverVersion,
             Reason::VersionNotComparable,
@@ -169,21 +168,21 @@ const BROKEN: &[(&str, Break, CheckName, Reason, &str)] = {
             HAL,
         ),
         (
-            "library copied half",
+            "truncated library",
             |h| h.file(HAL, &Elf::X86.bytes()[..2000]),
             DriverLibs,
             Reason::ElfTruncated,
             HAL,
         ),
         (
-            "library copied hardly",
+            "library with a truncated header",
             |h| h.file(HAL, &Elf::X86.bytes()[..20]),
             DriverLibs,
             Reason::ElfTruncated,
             HAL,
         ),
         ("library dangling", |h| h.link(HAL, "libascend_hal.so.1"), DriverLibs, Reason::FileMissing, HAL),
-        ("library in circles", |h| h.link(HAL, HAL), DriverLibs, Reason::LinkLoop, HAL),
+        ("library in a loop", |h| h.link(HAL, HAL), DriverLibs, Reason::LinkLoop, HAL),
         (
             "libdcmi gone",
             |h| h.remove(DCMI),
@@ -200,14 +199,14 @@ const BROKEN: &[(&str, Break, CheckName, Reason, &str)] = {
         ("npu-smi, no /usr", |h| h.remove("/usr"), NpuSmi, Reason::HostPathNotMounted, SMI),
         ("no network of the host", |h| h.remove(TCP), Ports, Reason::HostPathNotMounted, TCP),
         (
-            "odd table",
+            "malformed table",
             |h| h.file(TCP, format!("{TABLE_HEAD} 0: x:1F40 y\n")),
             Ports,
-            Reason::NotUnderstood,
+            Reason::Malformed,
             TCP,
         ),
         (
-            "port held, by whom isn't seen",
+            "port used by an unknown process",
             |h| h.file(TCP, TABLE_HEAD.to_owned() + &tcp("00000000:1F40", "0A", 77)),
             Ports,
             Reason::PortOwnerUnknown,
@@ -224,15 +223,15 @@ const BROKEN: &[(&str, Break, CheckName, Reason, &str)] = {
 };
 
 #[test]
-fn broken_in_each_way() {
+fn every_damage_is_reported() {
     for (name, damage, check, reason, path) in BROKEN {
         let host = Host::healthy(Family::A2);
         damage(&host);
-        let finding = host.finding(&host.config(), *check);
+        let finding = host.finding(&host.settings(), *check);
         assert_eq!(finding.reason, *reason, "{name}: {finding:?}");
         assert_eq!(finding.path.as_deref(), Some(Path::new(path)), "{name}: {finding:?}");
         if finding.status() != Status::Pass {
-            assert!(finding.message.contains([';', ':', ',']), "{name}: what to do? {}", finding.message);
+            assert!(finding.message.contains([';', ':', ',']), "{name} has no advice: {}", finding.message);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The scan on procfs trees made by the tests, and on real processes under a real LD_PRELOAD.
+//! Scans of simulated procfs trees, and of real processes with a real LD_PRELOAD.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -8,8 +8,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use procfs::process::Process;
-use swansong_agent::Machine;
-use swansong_agent::preload::{InjectedContainer, InjectedPod, Outcome, ScanError, Verdict, Why, scan};
+use swansong_agent::host::Machine;
+use swansong_agent::preload::{
+    InjectedContainer, InjectedPod, Outcome, PreloadReason, ScanError, Verdict, scan,
+};
 
 use swansong_fixtures::host::{Elf, Host};
 
@@ -35,7 +37,7 @@ fn group() -> String {
     format!("0::/kubepods/burstable/pod{UID}/{ID}\n")
 }
 
-/// A procfs whose clock shows 1,000 s, with one process of the container that started at `started` seconds.
+/// A procfs with an uptime of 1,000 s and one process of the container, started at `started` seconds.
 fn tree(pid: u32, started: u64) -> Host {
     let host = Host::bare();
     host.file("/proc/uptime", "1000.00 1000.00\n");
@@ -65,63 +67,67 @@ fn verdict(proc: &Path, pod: InjectedPod, grace: Duration) -> Verdict {
     pods.remove(0).containers.remove(0).verdict
 }
 
-fn told(host: &Host) -> (Outcome, Why) {
+fn observe(host: &Host) -> (Outcome, PreloadReason) {
     let verdict = verdict(&host.path("/proc"), pod(Some(ID), &BOTH), GRACE);
     (verdict.outcome, verdict.reason)
 }
 
 #[test]
-fn a_tree_is_read() {
-    assert_eq!(told(&tree(20, 100)), (Outcome::Live, Why::PreloadLive));
-    assert_eq!(told(&tree(20, 980)), (Outcome::Unknown, Why::TooYoung));
+fn scans_processes_of_the_container() {
+    assert_eq!(observe(&tree(20, 100)), (Outcome::Live, PreloadReason::PreloadLive));
+    assert_eq!(observe(&tree(20, 980)), (Outcome::Unknown, PreloadReason::TooYoung));
     let host = tree(20, 100);
     let proc = host.path("/proc");
     let not_started = verdict(&proc, pod(None, &BOTH), GRACE);
-    assert_eq!((not_started.outcome, not_started.reason), (Outcome::Unknown, Why::NotStarted));
+    assert_eq!((not_started.outcome, not_started.reason), (Outcome::Unknown, PreloadReason::NotStarted));
     let other = verdict(&proc, pod(Some("feedfeedfeedfeed"), &BOTH), GRACE);
-    assert_eq!(other.reason, Why::NoProcess);
+    assert_eq!(other.reason, PreloadReason::NoProcess);
     // The same container id under another pod is another container.
-    let mut stranger = pod(Some(ID), &BOTH);
-    stranger.uid = stranger.uid.replace('0', "1");
-    assert_eq!(verdict(&proc, stranger, GRACE).reason, Why::NoProcess);
+    let mut other_pod = pod(Some(ID), &BOTH);
+    other_pod.uid = other_pod.uid.replace('0', "1");
+    assert_eq!(verdict(&proc, other_pod, GRACE).reason, PreloadReason::NoProcess);
 }
 
 #[test]
-fn what_ends_meanwhile_is_no_error() {
+fn processes_that_end_meanwhile_are_skipped() {
     for file in ["stat", "cgroup", "environ", "maps"] {
         let host = tree(20, 100);
         host.remove(&format!("/proc/20/{file}"));
-        assert_eq!(told(&host), (Outcome::Unknown, Why::NoProcess), "without {file}");
+        assert_eq!(observe(&host), (Outcome::Unknown, PreloadReason::NoProcess), "without {file}");
         add(&host, 21, 100, 'S', &group());
-        assert_eq!(told(&host), (Outcome::Live, Why::PreloadLive), "one without {file} beside one with");
+        assert_eq!(
+            observe(&host),
+            (Outcome::Live, PreloadReason::PreloadLive),
+            "one without {file}, one with"
+        );
     }
     let host = tree(20, 100);
     add(&host, 21, 100, 'Z', &group());
     host.file("/proc/21/environ", "");
-    assert_eq!(told(&host), (Outcome::Live, Why::PreloadLive), "a zombie has no environment");
+    assert_eq!(observe(&host), (Outcome::Live, PreloadReason::PreloadLive), "a zombie has no environment");
 }
 
 #[test]
-fn what_cannot_be_read_is_unknown() {
+fn unreadable_processes_are_unknown() {
     for file in ["environ", "maps"] {
         let host = tree(20, 100);
-        // Reading a folder fails for root too, as reading a foreign process does without SYS_PTRACE.
+        // Reading a folder fails, as reading another user's process does without SYS_PTRACE.
         host.folder(&format!("/proc/20/{file}"));
-        assert_eq!(told(&host), (Outcome::Unknown, Why::NoPermission), "{file}");
+        assert_eq!(observe(&host), (Outcome::Unknown, PreloadReason::NoPermission), "{file}");
     }
     let nothing = scan(Path::new("/proc/no/such"), &[], GRACE, Machine::X86_64);
     assert!(matches!(nothing, Err(ScanError::Proc { .. })));
 }
 
 #[test]
-fn files_are_looked_at_in_the_root_of_the_container() {
+fn files_are_checked_in_the_root_of_the_container() {
     let without = "7ffc00000000-7ffc00001000 rw-p 00000000 00:00 0                          [stack]\n";
     for (name, content, expected) in [
-        ("missing", None, Why::FileMissing),
-        ("arm", Some(Elf::ARM.bytes()), Why::WrongArchitecture),
-        ("text", Some(b"text".to_vec()), Why::NotALibrary),
-        ("empty", Some(Vec::new()), Why::NotALibrary),
-        ("sound", Some(Elf::X86.bytes()), Why::NotMapped),
+        ("missing", None, PreloadReason::FileMissing),
+        ("arm", Some(Elf::ARM.bytes()), PreloadReason::WrongArchitecture),
+        ("text", Some(b"text".to_vec()), PreloadReason::NotALibrary),
+        ("empty", Some(Vec::new()), PreloadReason::NotALibrary),
+        ("sound", Some(Elf::X86.bytes()), PreloadReason::NotMapped),
     ] {
         let host = tree(20, 100);
         host.file("/proc/20/maps", without);
@@ -129,21 +135,21 @@ fn files_are_looked_at_in_the_root_of_the_container() {
             host.file("/proc/20/root/opt/c/libmspti.so", &content);
             host.file("/proc/20/root/opt/t/libtaskd.so", &content);
         }
-        // Absolute links, as CANN has them; they lead nowhere outside of the container.
+        // Absolute links, as CANN has them, resolve only inside the container.
         host.link("/proc/20/root/c", "/opt/c");
         host.link("/proc/20/root/t", "/opt/t");
-        assert_eq!(told(&host), (Outcome::NotLive, expected), "{name}");
+        assert_eq!(observe(&host), (Outcome::NotLive, expected), "{name}");
     }
 }
 
 #[test]
-fn a_link_is_mapped_under_the_name_of_its_file() {
+fn a_link_is_mapped_by_the_name_of_its_target() {
     let host = tree(20, 100);
     host.file("/proc/20/root/c/libmspti.so.8", Elf::X86.bytes());
     host.link("/proc/20/root/c/libmspti.so", "libmspti.so.8");
     let maps = "7f0000000000-7f0000001000 r-xp 00000000 fd:00 42 /c/libmspti.so.8\n7f0000002000-7f0000003000 r-xp 00000000 fd:00 43 /t/libtaskd.so\n";
     host.file("/proc/20/maps", maps);
-    assert_eq!(told(&host), (Outcome::Live, Why::PreloadLive));
+    assert_eq!(observe(&host), (Outcome::Live, PreloadReason::PreloadLive));
 }
 
 /// A trainer, a library and their folder, built by cc.
@@ -169,13 +175,12 @@ impl Workshop {
     fn new() -> Self {
         let workshop = Self { folder: tempfile::tempdir().expect("a temporary folder") };
         fs::write(workshop.path("trainer.c"), TRAINER).expect("written");
-        fs::write(workshop.path("library.c"), "int swansong_stand_in(void) { return 0; }\n")
-            .expect("written");
+        fs::write(workshop.path("library.c"), "int swansong_fake(void) { return 0; }\n").expect("written");
         workshop.cc(&["-o", "python3.10", "trainer.c"]);
         for library in ["libmspti.so", "libtaskd.so", "user.so"] {
             workshop.cc(&["-shared", "-fPIC", "-o", library, "library.c"]);
         }
-        let foreign = if Machine::HERE == Machine::X86_64 { Elf::ARM } else { Elf::X86 };
+        let foreign = if Machine::HOST == Machine::X86_64 { Elf::ARM } else { Elf::X86 };
         fs::create_dir(workshop.path("foreign")).expect("made");
         fs::write(workshop.path("foreign/libtaskd.so"), foreign.bytes()).expect("written");
         workshop
@@ -229,7 +234,7 @@ impl Workshop {
         }
         let libraries = [self.text("libmspti.so"), self.text("libtaskd.so")];
         let pod = pod(Some(ID), &libraries.each_ref().map(String::as_str));
-        let mut pods = scan(&host.path("/proc"), &[pod], Duration::ZERO, Machine::HERE).expect("a procfs");
+        let mut pods = scan(&host.path("/proc"), &[pod], Duration::ZERO, Machine::HOST).expect("a procfs");
         pods.remove(0).containers.remove(0).verdict
     }
 }
@@ -266,58 +271,64 @@ fn real_processes_under_a_real_preload() {
     symlink(&taskd, workshop.path("linked.so")).expect("linked");
     let run = "exec ./python3.10";
     for (name, preload, script, outcome, reason) in [
-        ("both", both.clone(), run, Outcome::Live, Why::PreloadLive),
-        ("both and the user's", format!("{both} {user}"), run, Outcome::Live, Why::PreloadLive),
-        ("both, the shell stays", both.clone(), "./python3.10; exit", Outcome::Live, Why::PreloadLive),
-        ("none", String::new(), run, Outcome::NotLive, Why::NotInEnvironment),
+        ("both", both.clone(), run, Outcome::Live, PreloadReason::PreloadLive),
+        ("both and the user's", format!("{both} {user}"), run, Outcome::Live, PreloadReason::PreloadLive),
+        (
+            "both, the shell stays",
+            both.clone(),
+            "./python3.10; exit",
+            Outcome::Live,
+            PreloadReason::PreloadLive,
+        ),
+        ("none", String::new(), run, Outcome::NotLive, PreloadReason::NotInEnvironment),
         (
             "cleared",
             both.clone(),
             "unset LD_PRELOAD; ./python3.10; exit",
             Outcome::NotLive,
-            Why::ClearedByEntrypoint,
+            PreloadReason::ClearedByEntrypoint,
         ),
         (
             "overwritten",
             both.clone(),
             "export LD_PRELOAD=$PWD/user.so; ./python3.10; exit",
             Outcome::NotLive,
-            Why::Overwritten,
+            PreloadReason::Overwritten,
         ),
         (
             "partly overwritten",
             both.clone(),
             "export LD_PRELOAD=$PWD/libmspti.so; ./python3.10; exit",
             Outcome::PartlyLive,
-            Why::Overwritten,
+            PreloadReason::Overwritten,
         ),
         (
             "a file is missing",
             format!("{mspti}:/no/such/libtaskd.so"),
             run,
             Outcome::PartlyLive,
-            Why::FileMissing,
+            PreloadReason::FileMissing,
         ),
         (
             "the other processor's",
             format!("{mspti}:{}", workshop.text("foreign/libtaskd.so")),
             run,
             Outcome::PartlyLive,
-            Why::WrongArchitecture,
+            PreloadReason::WrongArchitecture,
         ),
         (
             "no library",
             format!("{mspti}:{}", workshop.text("nonsense/libtaskd.so")),
             "mkdir nonsense; echo x > nonsense/libtaskd.so; exec ./python3.10",
             Outcome::PartlyLive,
-            Why::NotALibrary,
+            PreloadReason::NotALibrary,
         ),
         (
             "the environment is hidden",
             both.clone(),
             "exec ./python3.10 hide",
             Outcome::Unknown,
-            Why::EnvironmentHidden,
+            PreloadReason::EnvironmentHidden,
         ),
     ] {
         let run = workshop.run(&preload, script);

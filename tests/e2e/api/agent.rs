@@ -14,7 +14,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, Wat
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use swansong_agent::check::Family;
+use swansong_agent::checks::Family;
 use swansong_testcluster::{AuditEvent, Cluster, eventually};
 
 use crate::support::{create, http_get, read_lines, rig, swansong, tied};

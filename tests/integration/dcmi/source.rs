@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use swansong_agent::check::Trust;
+use swansong_agent::checks::Trust;
 use swansong_agent::config::Config;
 use swansong_agent::fault::source::{Dcmi, DcmiSettings, Progress, Source as _, TaskError};
 use swansong_dcmi::watch::Mode;
@@ -46,7 +46,7 @@ impl Host {
     fn config(&self) -> Config {
         let mut config = Config::default();
         // Whoever runs the tests.
-        config.driver.trust = Trust::Owner(self.folder.path().metadata().expect("there").uid());
+        config.checks.driver.trust = Trust::Owner(self.folder.path().metadata().expect("there").uid());
         config
     }
 
@@ -244,14 +244,14 @@ async fn nobody_who_takes_what_is_seen_holds_it_up_and_nothing_more() {
 async fn a_library_that_no_component_trusts_is_not_loaded() {
     let host = Host::new();
     let mut config = host.config();
-    config.driver.trust = Trust::Owner(4_000_000);
+    config.checks.driver.trust = Trust::Owner(4_000_000);
     let (why, _) = Run::start(Arc::new(Dcmi::new(host.settings(config)))).end().await;
     assert!(
         why.contains("/usr/local/Ascend/driver/lib64/driver/libdcmi.so") && why.contains("chown"),
         "{why}"
     );
     let mut config = host.config();
-    config.driver.trust = Trust::Anyone;
+    config.checks.driver.trust = Trust::Anyone;
     Run::start(Arc::new(Dcmi::new(host.settings(config)))).all(0, |_| true).await;
 }
 

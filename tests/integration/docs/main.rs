@@ -156,28 +156,32 @@ fn the_configuration_page_shows_every_key_with_its_default() {
 
 #[test]
 fn the_page_of_the_node_check_has_every_check_reason_and_key() {
-    use swansong_agent::{check::CheckName, config::Config, reason::Reason};
+    use strum::VariantArray as _;
+    use swansong_agent::config::Config;
+    use swansong_agent::finding::{CheckName, Reason};
+    use swansong_agent::preload::PreloadReason;
+    use swansong_agent::readiness::ConditionReason;
     let page = read(&root().join("docs/agent.md"));
-    for name in CheckName::ALL {
+    for name in CheckName::VARIANTS {
         assert!(page.contains(&format!("`{}`", name.as_str())), "{} is not explained", name.as_str());
     }
-    let shown: Vec<&str> = page
-        .lines()
-        .skip_while(|line| !line.starts_with("| reason |"))
-        .skip(2)
-        .take_while(|line| line.starts_with('|'))
-        .collect();
-    let told: Vec<String> = Reason::ALL
-        .iter()
-        .map(|reason| {
-            format!("| `{}` | {} | {} |", reason.as_str(), reason.status().as_str(), reason.description())
-        })
-        .collect();
-    assert_eq!(shown, told);
-    for standing in swansong_agent::readiness::Standing::ALL {
-        let row = format!("| `{}` | {} |", standing.as_str(), standing.description());
-        assert!(page.lines().any(|line| line == row), "{row}");
-    }
+    let table = |head: &str| -> Vec<&str> {
+        let rows = page.lines().skip_while(|line| !line.starts_with(head)).skip(2);
+        rows.take_while(|line| line.starts_with('|')).collect()
+    };
+    let reasons = Reason::VARIANTS.iter().map(|reason| {
+        let (name, status) = (reason.as_str(), reason.status().as_str());
+        format!("| `{name}` | {status} | {} | {} |", reason.meaning(), reason.remedy())
+    });
+    assert_eq!(table("| reason |"), reasons.collect::<Vec<_>>());
+    let reasons = ConditionReason::VARIANTS.iter();
+    let reasons = reasons
+        .map(|reason| format!("| `{}` | {} | {} |", reason.as_str(), reason.meaning(), reason.remedy()));
+    assert_eq!(table("| condition's reason |"), reasons.collect::<Vec<_>>());
+    let reasons = PreloadReason::VARIANTS.iter();
+    let reasons = reasons
+        .map(|reason| format!("| `{}` | {} | {} |", reason.as_str(), reason.meaning(), reason.remedy()));
+    assert_eq!(table("| preload reason |"), reasons.collect::<Vec<_>>());
     let blocks = blocks(&page, "yaml");
     let [block] = &blocks[..] else { panic!("one configuration, not {}", blocks.len()) };
     assert_eq!(Config::parse(block), Ok(Config::default()));

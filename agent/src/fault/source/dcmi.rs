@@ -15,10 +15,10 @@ use tracing::{info, warn};
 
 use super::child::{Child, NoLine};
 use super::{Out, Progress, Source, TaskError};
-use crate::check::{Loadable, loadable};
+use crate::checks::{LoadableLibrary, loadable_library};
 use crate::config::Config;
 use crate::fault::millis;
-use crate::root::HostRoot;
+use crate::host::HostRoot;
 
 const LIBRARY: &str = "libdcmi.so";
 
@@ -112,13 +112,13 @@ impl Dcmi {
         }))
     }
 
-    async fn find(&self) -> Result<Loadable, TaskError> {
+    async fn find(&self) -> Result<LoadableLibrary, TaskError> {
         let (root, config) = (self.settings.host_root.clone(), Arc::clone(&self.settings.config));
         let look = spawn_blocking(move || {
             let opened = HostRoot::open(&root);
             let root = opened
                 .map_err(|error| format!("the host root {} can't be opened: {error}", root.display()))?;
-            loadable(&root, &config, LIBRARY).map_err(|finding| finding.message)
+            loadable_library(&root, &config.checks, LIBRARY).map_err(|finding| finding.message)
         });
         let found = timeout(LOOK, look).await.map_err(|_| {
             TaskError(format!(
@@ -128,7 +128,7 @@ impl Dcmi {
         found.map_err(|panic| TaskError(panic.to_string()))?.map_err(TaskError)
     }
 
-    fn start(&self, Loadable { library, folders }: &Loadable) -> Result<Child, TaskError> {
+    fn start(&self, LoadableLibrary { library, folders }: &LoadableLibrary) -> Result<Child, TaskError> {
         let Settings { program, timing, .. } = &self.settings;
         let time = |time: Duration| humantime::format_duration(time).to_string();
         let times = [

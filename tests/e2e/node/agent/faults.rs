@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use swansong_agent::check::Family;
+use swansong_agent::checks::Family;
 use swansong_demo::training_image::{self, PROGRAM};
 use swansong_demo::{definitions, install, operator};
 use swansong_fake_clusterd::server::Clock;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
-use swansong_agent::check::Family;
+use swansong_agent::checks::Family;
 use swansong_demo::install;
 use swansong_inject::inject;
 use swansong_inject::policy::{NodeReadiness, Policy};

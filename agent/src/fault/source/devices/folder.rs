@@ -11,7 +11,7 @@ use std::sync::Arc;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use tokio::io::unix::AsyncFd;
 
-use crate::root::Entry;
+use crate::host::Entry;
 
 /// An inotify instance.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Watch {
             | AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_MOVE_SELF
             | AddWatchFlags::IN_ONLYDIR;
-        let set = self.instance.add_watch(&folder.own_path(), flags)?;
+        let set = self.instance.add_watch(&folder.proc_path(), flags)?;
         if let Some(before) = self.set.replace(set).filter(|before| *before != set) {
             // It fails if the folder has gone, and its watch with it.
             let _ = self.instance.rm_watch(before);
@@ -117,7 +117,7 @@ fn is_ours(name: &OsStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::HostRoot;
+    use crate::host::HostRoot;
 
     fn event(mask: AddWatchFlags, name: Option<&str>) -> InotifyEvent {
         let instance = Inotify::init(InitFlags::IN_CLOEXEC).expect("inotify");
@@ -150,7 +150,7 @@ mod tests {
         let root = HostRoot::open(host.path()).expect("a root");
         let ear = Ear::new().expect("inotify");
         let mut watch = ear.watch();
-        let folder = || root.follow("/dev").expect("there");
+        let folder = || root.resolve("/dev").expect("there");
         watch.set(&folder()).expect("watched");
         watch.set(&folder()).expect("watched twice is watched once");
         std::fs::rename(&dev, host.path().join("old")).expect("renamed");

@@ -5,10 +5,10 @@ use std::os::unix::fs::FileTypeExt as _;
 
 use swansong_fault_model::DriverFault;
 
-use crate::check::{Demand, Product, devices, driver};
-use crate::reason::Reason;
-use crate::report::{Finding, Status};
-use crate::root::{Entry, HostRoot};
+use crate::checks::{self, Product, Requirement};
+use crate::finding::{Finding, Reason, Status};
+
+use crate::host::{Entry, HostRoot};
 
 /// Something that may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,7 +40,7 @@ pub(super) struct Facts {
 
 /// The host's `/dev`.
 pub(super) fn folder(root: &HostRoot) -> Result<Entry, String> {
-    root.follow("/dev").map_err(|error| format!("/dev can't be looked at: {error}"))
+    root.resolve("/dev").map_err(|error| format!("/dev can't be looked at: {error}"))
 }
 
 /// Looks at everything.
@@ -51,27 +51,27 @@ pub(super) fn folder(root: &HostRoot) -> Result<Entry, String> {
 pub(super) fn look(root: &HostRoot, dev: &Entry, product: &Product) -> Result<Facts, String> {
     let names = dev.list().map_err(|error| format!("/dev can't be read: {error}"))?;
     // Every Linux has that; a folder that nothing is mounted on doesn't.
-    if !root.follow("/dev/null").is_ok_and(|null| null.metadata().file_type().is_char_device()) {
+    if !root.resolve("/dev/null").is_ok_and(|null| null.metadata().file_type().is_char_device()) {
         return Err("/dev of the host isn't mounted below the host root: it has no /dev/null".to_owned());
     }
-    let majors = driver::majors(root).ok();
+    let majors = checks::majors(root).ok();
     let mut facts = Facts::default();
-    for number in devices::npu_numbers(&names) {
-        let finding = devices::npu(root, number, majors.as_deref());
+    for number in checks::npu_numbers(&names) {
+        let finding = checks::npu(root, number, majors.as_deref());
         facts.things.insert(Thing::Npu(number), there(finding));
     }
-    let demands = |part: fn(&crate::check::Profile) -> bool| product.demands(part);
+    let demands = |part: fn(&checks::Profile) -> bool| product.requires(part);
     let parts = [
-        (DriverFault::ManagerMissing, Demand::Yes, devices::manager(root, product)),
-        (DriverFault::HdcMissing, demands(|profile| profile.hdc), devices::hdc(root, product)),
-        (DriverFault::SvmMissing, demands(|profile| profile.svm), devices::svm(root, product)),
-        (DriverFault::NotLoaded, Demand::Yes, driver::loaded(root)),
+        (DriverFault::ManagerMissing, Requirement::Yes, checks::manager(root, product)),
+        (DriverFault::HdcMissing, demands(|profile| profile.hdc), checks::hdc(root, product)),
+        (DriverFault::SvmMissing, demands(|profile| profile.svm), checks::svm(root, product)),
+        (DriverFault::NotLoaded, Requirement::Yes, checks::loaded(root)),
     ];
     for (fault, demand, finding) in parts {
-        if !matches!(demand, Demand::No(_)) {
+        if !matches!(demand, Requirement::No(_)) {
             facts.things.insert(Thing::Driver(fault), there(finding));
         }
-        if demand == Demand::Yes {
+        if demand == Requirement::Yes {
             facts.demanded.push(Thing::Driver(fault));
         }
     }

@@ -19,10 +19,10 @@ use self::folder::{Ear, Watch};
 use self::learnt::Learnt;
 use self::look::Facts;
 use super::{Out, Progress, Source, TaskError};
-use crate::check::{self, Product};
+use crate::checks::{self, Product};
 use crate::config::Config;
 use crate::fault::millis;
-use crate::root::HostRoot;
+use crate::host::HostRoot;
 
 /// A driver that is unloaded takes its devices away one by one; they are looked at once.
 const GATHER: Duration = Duration::from_millis(10);
@@ -70,7 +70,7 @@ impl DeviceNodes {
     }
 
     fn product(&self, root: &HostRoot) -> Product {
-        check::product(root, &self.config)
+        checks::product(root, &self.config.checks)
     }
 }
 

@@ -1,0 +1,65 @@
+//! Names of checks.
+
+use serde::Serialize;
+use strum::EnumMessage as _;
+
+/// The name of a check. The order is that of reports.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    strum::EnumMessage,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum CheckName {
+    /// The device node of the NPU manager.
+    DeviceManager,
+    /// The device node of the channel between host and device.
+    DeviceHdc,
+    /// The device node of shared virtual memory.
+    DeviceSvm,
+    /// The device nodes of the NPUs: their number, and whether a loaded driver owns them.
+    NpuDevices,
+    /// Whether the driver has registered its devices.
+    DriverLoaded,
+    /// The version of the driver.
+    DriverVersion,
+    /// The libraries of the driver.
+    DriverLibs,
+    /// The command npu-smi.
+    NpuSmi,
+    /// libmspti.so on the host, when configured.
+    CannMspti,
+    /// libtaskd.so on the host, when configured.
+    TaskdLib,
+    /// Further paths that the configuration requires.
+    ExtraPaths,
+    /// The ports that hostNetwork jobs need.
+    Ports,
+    /// Whether ClusterD is reachable.
+    Clusterd,
+    /// The clock.
+    Clock,
+}
+
+impl CheckName {
+    /// The name in reports and metric labels.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
+    /// What the check examines, in one sentence.
+    pub fn description(self) -> &'static str {
+        self.get_documentation().unwrap_or_default()
+    }
+}
