@@ -1,65 +1,65 @@
-//! What belongs into a `caBundle`, given what is in it. No I/O.
+//! The desired content of a `caBundle`. No I/O.
 
 use std::time::SystemTime;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::anchor::{Anchor, AuthorityId};
-use crate::content::{Trust, section};
-use crate::rotation::BundleView;
+use crate::ca_certificate::{CaCertificate, CaId};
+use crate::rotation::ObservedBundle;
+use crate::secret_data::{TrustedCas, to_pem};
 
-/// The bundle to set, or `None` when it is as it should be.
+/// Returns the desired content, or `None` if the bundle has it.
 ///
-/// - What is to be trusted is added, the authority in use first.
-/// - Authorities like ours that were given up or whose life is over go. Others like ours stay until the Secret has
-///   adopted them: replicas may still serve their leaves.
-/// - Anything else (a placeholder, a stranger's authority) stays when the authority in use is there, since someone may
-///   be changing webhooks by hand, and goes when it is missing.
-pub fn updated(bundle: &[u8], trust: &Trust, now: SystemTime) -> Option<String> {
+/// - Trusted CAs are added, the one in use first.
+/// - Related CAs that are retired or expired are removed. Other related CAs remain until the Secret has adopted them:
+///   replicas may still serve their leaves.
+/// - Other certificates remain if the CA in use is in the bundle, since a user may be switching webhooks, and are
+///   removed otherwise, as a placeholder is.
+pub fn updated(bundle: &[u8], cas: &TrustedCas, now: SystemTime) -> Option<String> {
     let present = certificates(bundle);
-    let wanted: Vec<&Anchor> = trust.wanted(now).collect();
-    let has = |anchor: &Anchor| present.contains(anchor.certificate());
-    let ours = has(&trust.current);
+    let desired: Vec<&CaCertificate> = cas.desired(now).collect();
+    let has = |ca: &CaCertificate| present.contains(ca.certificate());
+    let has_current = has(&cas.current);
     let kept: Vec<&CertificateDer<'_>> = present
         .iter()
-        .filter(|certificate| wanted.iter().all(|anchor| anchor.certificate() != *certificate))
-        .filter(|certificate| match kin(certificate, trust) {
-            Some(anchor) => !anchor.ended(now) && !trust.retired.contains(anchor.id()),
-            None => ours,
+        .filter(|certificate| desired.iter().all(|ca| ca.certificate() != *certificate))
+        .filter(|certificate| match related(certificate, cas) {
+            Some(ca) => !ca.has_expired(now) && !cas.retired.contains(ca.id()),
+            None => has_current,
         })
         .collect();
-    if wanted.iter().all(|anchor| has(anchor)) && kept.len() + wanted.len() == present.len() {
+    if desired.iter().all(|ca| has(ca)) && kept.len() + desired.len() == present.len() {
         return None;
     }
-    let all = wanted.iter().map(|anchor| anchor.certificate()).chain(kept);
-    Some(all.map(section).collect())
+    let all = desired.iter().map(|ca| ca.certificate()).chain(kept);
+    Some(all.map(to_pem).collect())
 }
 
-/// What a replica should remember of the bundles of all webhooks in a configuration.
-pub fn view<'a>(bundles: impl IntoIterator<Item = &'a [u8]>, trust: &Trust) -> BundleView {
-    let mut everywhere: Option<Vec<AuthorityId>> = None;
-    let mut strays: Vec<Anchor> = Vec::new();
+/// Observes the bundles of all webhooks of a configuration.
+pub fn observe<'a>(bundles: impl IntoIterator<Item = &'a [u8]>, cas: &TrustedCas) -> ObservedBundle {
+    let mut in_all: Option<Vec<CaId>> = None;
+    let mut unlisted: Vec<CaCertificate> = Vec::new();
     for bundle in bundles {
         let present = certificates(bundle);
-        let ids: Vec<AuthorityId> = present.iter().map(|certificate| AuthorityId::of(certificate)).collect();
-        everywhere = Some(match everywhere {
+        let ids: Vec<CaId> = present.iter().map(|certificate| CaId::of(certificate)).collect();
+        in_all = Some(match in_all {
             None => ids,
             Some(before) => before.into_iter().filter(|id| ids.contains(id)).collect(),
         });
-        for anchor in present.iter().filter_map(|certificate| kin(certificate, trust)) {
-            if !trust.knows(anchor.id()) && !strays.contains(&anchor) {
-                strays.push(anchor);
+        for ca in present.iter().filter_map(|certificate| related(certificate, cas)) {
+            if !cas.lists(ca.id()) && !unlisted.contains(&ca) {
+                unlisted.push(ca);
             }
         }
     }
-    BundleView { everywhere: everywhere.unwrap_or_default(), strays }
+    ObservedBundle { in_all: in_all.unwrap_or_default(), unlisted }
 }
 
 fn certificates(bundle: &[u8]) -> Vec<CertificateDer<'_>> {
     CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok).collect()
 }
 
-fn kin(certificate: &CertificateDer<'_>, trust: &Trust) -> Option<Anchor> {
-    Anchor::from_der(certificate).filter(|anchor| anchor.is_kin_of(&trust.current))
+fn related(certificate: &CertificateDer<'_>, cas: &TrustedCas) -> Option<CaCertificate> {
+    CaCertificate::from_der(certificate).filter(|ca| ca.is_related_to(&cas.current))
 }

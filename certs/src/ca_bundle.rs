@@ -1,4 +1,4 @@
-//! Keeps what is to be trusted in the `caBundle` of every webhook in a MutatingWebhookConfiguration.
+//! Sets the `caBundle` of every webhook in a MutatingWebhookConfiguration.
 
 use std::time::SystemTime;
 
@@ -10,18 +10,18 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Error};
 use serde_json::Value;
 
-use crate::anchor::AuthorityId;
-use crate::api::{Attempt, ManageError};
-use crate::bundle::{updated, view};
-use crate::content::Trust;
+use crate::bundle::{observe, updated};
+use crate::ca_certificate::CaId;
+use crate::error::ManagerError;
 use crate::event::Source;
-use crate::rotation::BundleView;
-use crate::secret::FIELD_MANAGER;
+use crate::rotation::ObservedBundle;
+use crate::secret_data::TrustedCas;
+use crate::secret_store::FIELD_MANAGER;
 
-/// How often another writer may come in between before the round gives up until the next.
+/// Conflicts with other writers that are retried within one round.
 const ATTEMPTS: usize = 5;
 
-/// Keeps the `caBundle` of one configuration.
+/// The `caBundle` fields of one configuration.
 pub(crate) struct CaBundle {
     api: Api<MutatingWebhookConfiguration>,
     name: String,
@@ -37,84 +37,73 @@ impl CaBundle {
         }
     }
 
-    /// Name of the configuration.
+    /// Returns the name of the configuration.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Sets what isn't as it should be.
-    pub(crate) async fn ensure(&self, trust: &Trust, now: SystemTime) -> Result<Ensured, ManageError> {
-        let mut answer = String::new();
+    /// Updates the bundles that differ from the desired content.
+    pub(crate) async fn ensure(
+        &self,
+        cas: &TrustedCas,
+        now: SystemTime,
+    ) -> Result<EnsuredBundle, ManagerError> {
+        let mut response = String::new();
         for _ in 0..ATTEMPTS {
             let configuration = self.read().await?;
-            let (patch, names) = plan(&configuration, trust, now);
-            let found = view(bundles(&configuration), trust);
-            if names.is_empty() {
-                return Ok(Ensured { found, set: None });
+            let (patch, webhooks) = patch_for(&configuration, cas, now);
+            let found = observe(bundles(&configuration), cas);
+            if webhooks.is_empty() {
+                return Ok(EnsuredBundle { found, updated: None });
             }
-            match self.apply(patch).await? {
-                Applied::Ours(configuration) => {
-                    let after = view(bundles(&configuration), trust);
-                    return Ok(Ensured { found, set: Some((names, after)) });
+            let params =
+                PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            match self.api.patch(&self.name, &params, &Patch::Json::<()>(patch)).await {
+                Ok(configuration) => {
+                    let after = observe(bundles(&configuration), cas);
+                    return Ok(EnsuredBundle { found, updated: Some((webhooks, after)) });
                 }
-                Applied::Overtaken(status) => answer = status,
+                // 422 means that the `test` operation failed, 404 that the object was deleted.
+                Err(Error::Api(status))
+                    if status.is_conflict() || status.is_invalid() || status.is_not_found() =>
+                {
+                    response.clone_from(&status.message);
+                }
+                Err(error) => return Err(self.failed("patch", &error)),
             }
         }
-        Err(ManageError::Contended {
+        Err(ManagerError::Conflict {
             source_of: Source::CaBundle,
             object: self.object.clone(),
             attempts: ATTEMPTS,
-            answer,
+            response,
         })
     }
 
-    /// Whether the authority is in the `caBundle` of every webhook at this moment.
-    pub(crate) async fn holds(&self, authority: &AuthorityId, trust: &Trust) -> Result<bool, ManageError> {
+    /// Returns whether the CA is in the `caBundle` of every webhook now.
+    pub(crate) async fn contains(&self, ca: &CaId, cas: &TrustedCas) -> Result<bool, ManagerError> {
         let configuration = self.read().await?;
-        Ok(view(bundles(&configuration), trust).everywhere.contains(authority))
+        Ok(observe(bundles(&configuration), cas).in_all.contains(ca))
     }
 
-    async fn read(&self) -> Result<MutatingWebhookConfiguration, ManageError> {
+    async fn read(&self) -> Result<MutatingWebhookConfiguration, ManagerError> {
         match self.api.get_opt(&self.name).await {
             Ok(Some(configuration)) => Ok(configuration),
-            Ok(None) => Err(ManageError::NoConfiguration { object: self.object.clone() }),
-            Err(error) => Err(self.attempt("get").failed(&error)),
+            Ok(None) => Err(ManagerError::NoConfiguration { object: self.object.clone() }),
+            Err(error) => Err(self.failed("get", &error)),
         }
     }
 
-    async fn apply(&self, patch: JsonPatch) -> Result<Applied, ManageError> {
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        match self.api.patch(&self.name, &params, &Patch::Json::<()>(patch)).await {
-            Ok(configuration) => Ok(Applied::Ours(Box::new(configuration))),
-            // 422 is how the API server says that a `test` in a patch failed; 404 that the object is gone.
-            Err(Error::Api(status))
-                if status.is_conflict() || status.is_invalid() || status.is_not_found() =>
-            {
-                Ok(Applied::Overtaken(status.message.clone()))
-            }
-            Err(error) => Err(self.attempt("patch").failed(&error)),
-        }
-    }
-
-    const fn attempt<'a>(&'a self, verb: &'static str) -> Attempt<'a> {
-        Attempt { source_of: Source::CaBundle, verb, object: self.object.as_str() }
+    fn failed(&self, verb: &'static str, error: &Error) -> ManagerError {
+        ManagerError::api(Source::CaBundle, verb, &self.object, error)
     }
 }
 
-/// What was found, and what was made of it.
-pub(crate) struct Ensured {
-    /// What was there.
-    pub(crate) found: BundleView,
-    /// The names of the webhooks that were not as they should be, and what is there now.
-    pub(crate) set: Option<(Vec<String>, BundleView)>,
-}
-
-/// How a patch ended.
-enum Applied {
-    /// It was taken, and the configuration is this now.
-    Ours(Box<MutatingWebhookConfiguration>),
-    /// The configuration had changed since it was read; the API server's answer.
-    Overtaken(String),
+/// The bundles before and after an update.
+pub(crate) struct EnsuredBundle {
+    pub(crate) found: ObservedBundle,
+    /// The names of the webhooks that were updated, and the bundles after that.
+    pub(crate) updated: Option<(Vec<String>, ObservedBundle)>,
 }
 
 fn bundle(webhook: &MutatingWebhook) -> &[u8] {
@@ -125,10 +114,10 @@ fn bundles(configuration: &MutatingWebhookConfiguration) -> impl Iterator<Item =
     configuration.webhooks.iter().flatten().map(bundle)
 }
 
-/// A patch and not a replacement: fields that this build's types don't know must survive.
-fn plan(
+/// A patch, since a replacement would drop fields that these types don't know.
+fn patch_for(
     configuration: &MutatingWebhookConfiguration,
-    trust: &Trust,
+    cas: &TrustedCas,
     now: SystemTime,
 ) -> (JsonPatch, Vec<String>) {
     let version = configuration.metadata.resource_version.clone().unwrap_or_default();
@@ -138,13 +127,13 @@ fn plan(
     })];
     let mut names = Vec::new();
     for (index, webhook) in configuration.webhooks.iter().flatten().enumerate() {
-        let Some(text) = updated(bundle(webhook), trust, now) else {
+        let Some(text) = updated(bundle(webhook), cas, now) else {
             continue;
         };
         let Ok(value) = serde_json::to_value(ByteString(text.into_bytes())) else {
             continue;
         };
-        // `add` replaces what is there, and is right as well where nothing is.
+        // `add` also replaces an existing value.
         operations.push(PatchOperation::Add(AddOperation {
             path: PointerBuf::from_tokens(["webhooks", &index.to_string(), "clientConfig", "caBundle"]),
             value,

@@ -1,4 +1,4 @@
-//! Time as an argument: everything that judges a certificate is told what time it is.
+//! Time as an argument, so that tests can judge certificates at any time.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,13 +6,13 @@ use k8s_openapi::jiff::Timestamp;
 use k8s_openapi::jiff::fmt::rfc2822;
 use rustls::pki_types::UnixTime;
 
-/// Tells the time, so that tests can stand at the end of a certificate's life without waiting for it.
+/// A source of wall-clock time.
 pub trait Clock: Send + Sync + 'static {
-    /// The time now.
+    /// Returns the current time.
     fn now(&self) -> SystemTime;
 }
 
-/// The machine's clock.
+/// The clock of this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -31,30 +31,35 @@ where
     }
 }
 
-/// The time as people and logs write it; times that don't fit a calendar are shown as seconds.
+/// Formats a time for logs and annotations. Times beyond the calendar are shown as seconds.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     let since = since_epoch(time);
     Timestamp::try_from(UNIX_EPOCH + since)
         .map_or_else(|_| format!("{} s after 1970", since.as_secs()), |at| at.to_string())
 }
 
-/// The time in a `Date` header.
-pub(crate) fn http_date(text: &[u8]) -> Option<SystemTime> {
+/// Reads a time that [`rfc3339`] wrote.
+pub(crate) fn parse_rfc3339(text: &str) -> Option<SystemTime> {
+    text.parse::<Timestamp>().ok().map(SystemTime::from)
+}
+
+/// Reads the time of an HTTP `Date` header.
+pub(crate) fn parse_http_date(text: &[u8]) -> Option<SystemTime> {
     let text = std::str::from_utf8(text).ok()?;
     rfc2822::parse(text).ok().map(|at| at.timestamp().into())
 }
 
-/// How far one clock is off another.
+/// The difference between two clocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Skew {
-    /// By how much.
+pub struct ClockSkew {
+    /// The absolute difference.
     pub by: Duration,
-    /// Whether it is ahead.
+    /// Whether this machine's clock is the later one.
     pub ahead: bool,
 }
 
-impl Skew {
-    /// How far `own` is off `other`.
+impl ClockSkew {
+    /// Compares `own` with `other`.
     pub fn between(own: SystemTime, other: SystemTime) -> Self {
         match own.duration_since(other) {
             Ok(by) => Self { by, ahead: true },
@@ -62,19 +67,19 @@ impl Skew {
         }
     }
 
-    /// What a clock that is off by this much should show.
+    /// Converts a time of the skewed clock to the time of the other clock.
     pub fn correct(self, own: SystemTime) -> SystemTime {
         let right = if self.ahead { own.checked_sub(self.by) } else { own.checked_add(self.by) };
         right.unwrap_or(own)
     }
 }
 
-/// The time as rustls takes it.
+/// Converts a time to the type that rustls takes.
 pub(crate) fn unix_time(time: SystemTime) -> UnixTime {
     UnixTime::since_unix_epoch(since_epoch(time))
 }
 
-/// Whole seconds since 1970, which is all that a certificate can hold; a clock before that counts as 1970.
+/// Whole seconds, the resolution of certificates. Times before 1970 become 1970.
 fn since_epoch(time: SystemTime) -> Duration {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     Duration::from_secs(since.as_secs())

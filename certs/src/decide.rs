@@ -1,7 +1,7 @@
-//! What to do about the content of the Secret, given what time it is. No I/O and no clock.
+//! Decides what to do about the content of the Secret at a given time. No I/O and no clock.
 //!
-//! This part judges certificates. How a change of authority goes on, once the content is sound, is judged in
-//! [`rotation`](crate::Memory::next_step).
+//! This module judges certificates. [`RotationState::next_step`](crate::RotationState::next_step) continues a rotation
+//! when the content is valid.
 
 use std::time::SystemTime;
 
@@ -10,35 +10,35 @@ use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::ring::default_provider;
 use rustls::server::ParsedCertificate;
 
-use crate::anchor::Anchor;
-use crate::authority::{Authority, AuthorityError};
+use crate::ca::{CaError, CertificateAuthority};
+use crate::ca_certificate::{CaCertificate, CaId};
 use crate::clock::{rfc3339, unix_time};
-use crate::content::{Held, Request, SecretData, Trust};
 use crate::pair::{Pair, PairError, PemPair};
+use crate::secret_data::{RotationRequest, SecretData, StoredPair, TrustedCas, VerifiedSecret};
 use crate::settings::Settings;
 
-/// Why a new authority is needed.
+/// Why a new CA is needed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum AuthorityReason {
-    /// There is none yet.
+pub enum CaReason {
+    /// The Secret has none.
     #[error("there was none")]
     Absent,
-    /// The one there can't sign.
-    #[error("the one stored is of no use: {0}")]
-    Unusable(#[from] AuthorityError),
-    /// Its life is nearly over.
-    #[error("the one before ends at {not_after}")]
+    /// The stored CA can't sign.
+    #[error("the stored one can't be used: {0}")]
+    Unusable(#[from] CaError),
+    /// The CA is due for renewal.
+    #[error("the previous one expires at {not_after}")]
     Due {
-        /// When the one before ends.
+        /// When the CA in use expires.
         not_after: String,
     },
-    /// An operator asked for it.
-    #[error("the annotation {} on the Secret asked for it", crate::ROTATE)]
+    /// A user requested it.
+    #[error("the annotation {} on the Secret requests it", crate::ROTATE)]
     Requested,
-    /// The successor that had been prepared can't be used.
-    #[error("the one prepared is of no use: {0}")]
-    NextUnusable(AuthorityError),
-    /// It was prepared, and the API servers have had the time to learn of it.
+    /// The announced CA can't be used.
+    #[error("the announced one can't be used: {0}")]
+    NextUnusable(CaError),
+    /// The announced CA has been in the `caBundle` for the settle time.
     #[error("it has been in the caBundle for the settle time")]
     Settled,
 }
@@ -46,76 +46,83 @@ pub enum AuthorityReason {
 /// Why a new leaf is needed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum LeafReason {
-    /// There is none yet.
+    /// The Secret has none.
     #[error("there was none")]
     Absent,
-    /// It goes with a new authority.
-    #[error("its authority is new")]
-    NewAuthority,
-    /// The one there can't be served.
-    #[error("the one stored is of no use: {0}")]
+    /// Its CA is new.
+    #[error("its CA is new")]
+    NewCa,
+    /// The stored leaf can't be served.
+    #[error("the stored one can't be used: {0}")]
     Unusable(#[from] PairError),
-    /// The webhook is called by another name now.
-    #[error("the one stored is not for {name}")]
+    /// The Service has another name.
+    #[error("the stored one is not valid for {name}")]
     OtherNames {
-        /// The first name that it lacks.
+        /// The first name that the leaf lacks.
         name: String,
     },
-    /// The API server, which trusts the stored authority, would refuse it.
-    #[error("the one stored is not accepted under the stored authority ({problem})")]
-    Refused {
-        /// What a verifier says.
+    /// An API server that trusts the stored CA would reject the leaf.
+    #[error("the stored one is rejected by a client that trusts the stored CA ({problem})")]
+    Rejected {
+        /// The verifier's error.
         problem: String,
     },
-    /// Two thirds of its life are over, or what was set instead.
-    #[error("the one before ends at {not_after}")]
+    /// The leaf is due for renewal.
+    #[error("the previous one expires at {not_after}")]
     Due {
-        /// When the one before ends.
+        /// When the previous leaf expires.
         not_after: String,
     },
-    /// An operator asked for it.
-    #[error("the annotation {} on the Secret asked for it", crate::ROTATE)]
+    /// A user requested it.
+    #[error("the annotation {} on the Secret requests it", crate::ROTATE)]
     Requested,
 }
 
-/// What to do.
+/// The next change of the Secret.
 #[derive(Debug)]
 pub enum Decision {
-    /// Serve what is there.
-    Keep(Box<Held>),
-    /// Make a new leaf under the authority that is there.
+    /// No change.
+    Keep(Box<VerifiedSecret>),
+    /// Issue a leaf of the stored CA.
     IssueLeaf {
-        /// The authority to keep.
-        authority: Box<Authority>,
+        /// The stored CA.
+        ca: Box<CertificateAuthority>,
         /// Why.
         reason: LeafReason,
     },
-    /// Serve what is there, and prepare another authority beside the one in use.
+    /// Create the next CA and keep the current one in use.
     Announce {
-        /// What to serve.
-        held: Box<Held>,
+        /// The stored leaf and CAs.
+        verified: Box<VerifiedSecret>,
         /// Why.
-        reason: AuthorityReason,
+        reason: CaReason,
     },
-    /// Make a leaf under the authority that was prepared, and keep the one before as one of the past.
+    /// Take the announced CA into use and issue its leaf.
     Promote {
-        /// The authority that was prepared.
-        next: Box<Authority>,
+        /// The announced CA.
+        next: Box<CertificateAuthority>,
         /// Why.
-        reason: AuthorityReason,
+        reason: CaReason,
     },
-    /// Make everything anew.
+    /// Create a CA and a leaf and use both at once.
     IssueAll {
         /// Why.
-        reason: AuthorityReason,
+        reason: CaReason,
     },
+    /// Keep these CAs, found in a `caBundle`, as earlier ones, and set the missing times of expiry.
+    Adopt(Vec<CaCertificate>),
+    /// Stop trusting these CAs.
+    Retire(Vec<CaId>),
 }
 
 impl Decision {
-    /// Why keys would be made or taken into use, if they would.
-    pub(crate) fn renews(&self) -> Option<String> {
+    /// Returns the reason if the decision repairs or renews something, which is limited in frequency.
+    pub(crate) fn renewal_reason(&self) -> Option<String> {
         match self {
-            Self::Keep(_) => None,
+            Self::Keep(_)
+            | Self::Promote { reason: CaReason::Settled, .. }
+            | Self::Adopt(_)
+            | Self::Retire(_) => None,
             Self::IssueLeaf { reason, .. } => Some(reason.to_string()),
             Self::Announce { reason, .. } | Self::Promote { reason, .. } | Self::IssueAll { reason } => {
                 Some(reason.to_string())
@@ -124,148 +131,145 @@ impl Decision {
     }
 }
 
-/// Decides. `name` is what errors call the Secret.
+/// Decides about the certificates of a Secret. `name` is the name of the Secret in errors.
 ///
-/// As long as there is a leaf that the API servers accept, it is kept, and a new authority comes by announcement.
-/// Only when there is none is an authority taken into use at once.
+/// While there is a leaf that API servers accept, it is kept and a new CA is announced first. A new CA is used at once
+/// only if there is no such leaf, or on the request to revoke the current CA.
 pub fn decide(name: &str, secret: Option<&SecretData>, now: SystemTime, settings: &Settings) -> Decision {
     let Some(data) = secret.filter(|data| !data.is_empty()) else {
-        return Decision::IssueAll { reason: AuthorityReason::Absent };
+        return Decision::IssueAll { reason: CaReason::Absent };
     };
-    let next = read_next(name, data, now);
-    let authority = match read_authority(name, data, now) {
-        Ok(authority) => authority,
-        Err(error) => return without_authority(name, data, next, error, now, settings),
+    if data.request == Some(RotationRequest::RevokeCa) {
+        return Decision::IssueAll { reason: CaReason::Requested };
+    }
+    let next = read_next_ca(name, data, now);
+    let ca = match read_ca(name, "ca", &data.ca, now) {
+        Ok(ca) => ca,
+        Err(error) => return decide_without_ca(name, data, next, error, now, settings),
     };
-    let pair = match read_leaf(name, data, authority.anchor(), now, settings) {
+    let current = ca.ca_certificate();
+    let pair = match read_leaf(name, data, current, now, settings) {
         Ok(pair) => pair,
-        Err(reason) => return Decision::IssueLeaf { authority: Box::new(authority), reason },
+        Err(reason) => return Decision::IssueLeaf { ca: Box::new(ca), reason },
     };
-    let wanted = if data.request == Some(Request::Leaf) {
+    let reason = if data.request == Some(RotationRequest::Leaf) {
         Some(LeafReason::Requested)
     } else {
-        leaf_due(&pair, authority.anchor(), now, settings)
+        leaf_due(&pair, current, now, settings)
     };
-    if let Some(reason) = wanted {
-        return Decision::IssueLeaf { authority: Box::new(authority), reason };
+    if let Some(reason) = reason {
+        return Decision::IssueLeaf { ca: Box::new(ca), reason };
     }
-    let anchor = authority.anchor();
-    let wanted = if data.request == Some(Request::Authority) {
-        Some(AuthorityReason::Requested)
+    let reason = if data.request == Some(RotationRequest::Ca) {
+        Some(CaReason::Requested)
     } else {
-        let due = settings.authority_renewal.due(anchor.not_before(), anchor.not_after());
-        (now >= due).then(|| AuthorityReason::Due { not_after: rfc3339(anchor.not_after()) })
+        let due = settings.ca_renewal.due(current.not_before(), current.not_after());
+        (now >= due).then(|| CaReason::Due { not_after: rfc3339(current.not_after()) })
     };
-    keep(data, anchor.clone(), pair, next, wanted)
+    keep(data, current.clone(), pair, next, reason)
 }
 
-/// The authority that was prepared, if there is one.
-pub(crate) fn read_next(
+/// Reads the announced CA, if the Secret has one.
+pub(crate) fn read_next_ca(
     name: &str,
     data: &SecretData,
     now: SystemTime,
-) -> Option<Result<Authority, AuthorityError>> {
-    if data.next_certificate.is_empty() && data.next_key.is_empty() {
-        return None;
-    }
-    let pem = PemPair {
-        certificate_name: &format!("{name} next-ca.crt"),
-        certificate: &data.next_certificate,
-        key_name: &format!("{name} next-ca.key"),
-        key: &data.next_key,
-    };
-    Some(Authority::from_pem(&pem, now))
+) -> Option<Result<CertificateAuthority, CaError>> {
+    (!data.next_ca.is_empty()).then(|| read_ca(name, "next-ca", &data.next_ca, now))
 }
 
-fn read_authority(name: &str, data: &SecretData, now: SystemTime) -> Result<Authority, AuthorityError> {
-    let pem = PemPair {
-        certificate_name: &format!("{name} ca.crt"),
-        certificate: &data.authority_certificate,
-        key_name: &format!("{name} ca.key"),
-        key: &data.authority_key,
-    };
-    Authority::from_pem(&pem, now)
+fn read_ca(
+    name: &str,
+    part: &str,
+    stored: &StoredPair,
+    now: SystemTime,
+) -> Result<CertificateAuthority, CaError> {
+    let (certificate_name, key_name) = (format!("{name} {part}.crt"), format!("{name} {part}.key"));
+    CertificateAuthority::from_pem(&pem_pair(&certificate_name, &key_name, stored), now)
 }
 
-/// With its key lost an authority can't sign, but what it signed is as good as ever.
-fn without_authority(
+fn pem_pair<'a>(certificate_name: &'a str, key_name: &'a str, stored: &'a StoredPair) -> PemPair<'a> {
+    PemPair { certificate_name, certificate: &stored.certificate, key_name, key: &stored.key }
+}
+
+/// A CA without its key can't sign, but its leaf remains valid.
+fn decide_without_ca(
     name: &str,
     data: &SecretData,
-    next: Option<Result<Authority, AuthorityError>>,
-    error: AuthorityError,
+    next: Option<Result<CertificateAuthority, CaError>>,
+    error: CaError,
     now: SystemTime,
     settings: &Settings,
 ) -> Decision {
-    let anchor = Anchor::from_pem(&format!("{name} ca.crt"), &data.authority_certificate, now);
-    let sound = anchor.ok().and_then(|anchor| {
-        let pair = read_leaf(name, data, &anchor, now, settings).ok()?;
-        Some((anchor, pair))
+    let current = CaCertificate::from_pem(&format!("{name} ca.crt"), &data.ca.certificate, now);
+    let valid = current.ok().and_then(|current| {
+        let pair = read_leaf(name, data, &current, now, settings).ok()?;
+        Some((current, pair))
     });
-    match (sound, next) {
-        (Some((anchor, pair)), next) => keep(data, anchor, pair, next, Some(error.into())),
+    match (valid, next) {
+        (Some((current, pair)), next) => keep(data, current, pair, next, Some(error.into())),
         (None, Some(Ok(next))) => Decision::Promote { next: Box::new(next), reason: error.into() },
         (None, _) => Decision::IssueAll { reason: error.into() },
     }
 }
 
-/// The leaf is good; `wanted` says why another authority should follow.
+/// The leaf is valid; `reason` is set if the CA needs a successor.
 fn keep(
     data: &SecretData,
-    current: Anchor,
+    current: CaCertificate,
     pair: Pair,
-    next: Option<Result<Authority, AuthorityError>>,
-    wanted: Option<AuthorityReason>,
+    next: Option<Result<CertificateAuthority, CaError>>,
+    reason: Option<CaReason>,
 ) -> Decision {
-    let mut previous = data.previous();
-    previous.retain(|anchor| *anchor != current);
-    let trust = Trust { current, next: None, previous, retired: data.retired.clone() };
-    let mut held = Box::new(Held { trust, pair });
-    match next {
-        Some(Ok(next)) if *next.anchor() != held.trust.current => {
-            held.trust.next = Some(next.anchor().clone());
-            Decision::Keep(held)
+    let mut previous = data.previous.clone();
+    previous.retain(|ca| ca.certificate != current);
+    let cas = TrustedCas { current, next: None, previous, retired: data.retired.clone() };
+    let mut verified = Box::new(VerifiedSecret { cas, pair });
+    let reason = match next {
+        Some(Ok(next)) if *next.ca_certificate() != verified.cas.current => {
+            verified.cas.next = Some(next.ca_certificate().clone());
+            None
         }
-        Some(Err(error)) => {
-            let reason = wanted.unwrap_or(AuthorityReason::NextUnusable(error));
-            Decision::Announce { held, reason }
-        }
-        _ => match wanted {
-            Some(reason) => Decision::Announce { held, reason },
-            None => Decision::Keep(held),
-        },
+        Some(Err(error)) => Some(reason.unwrap_or(CaReason::NextUnusable(error))),
+        _ => reason,
+    };
+    match reason {
+        Some(reason) => Decision::Announce { verified, reason },
+        None => Decision::Keep(verified),
     }
 }
 
-/// The leaf, if it would be accepted.
+/// Reads the leaf if API servers that trust this CA accept it.
 fn read_leaf(
     name: &str,
     data: &SecretData,
-    anchor: &Anchor,
+    ca: &CaCertificate,
     now: SystemTime,
     settings: &Settings,
 ) -> Result<Pair, LeafReason> {
-    if data.certificate.is_empty() && data.key.is_empty() {
+    if data.leaf.is_empty() {
         return Err(LeafReason::Absent);
     }
-    let pem = PemPair {
-        certificate_name: &format!("{name} tls.crt"),
-        certificate: &data.certificate,
-        key_name: &format!("{name} tls.key"),
-        key: &data.key,
-    };
-    let pair = Pair::from_pem(&pem, now)?;
+    let (certificate_name, key_name) = (format!("{name} tls.crt"), format!("{name} tls.key"));
+    let pair = Pair::from_pem(&pem_pair(&certificate_name, &key_name, &data.leaf), now)?;
     if let Some(missing) = settings.dns_names.iter().find(|dns_name| !pair.covers(dns_name)) {
         return Err(LeafReason::OtherNames { name: missing.clone() });
     }
-    verify(&pair, anchor, now).map_err(|error| LeafReason::Refused { problem: error.to_string() })?;
+    verify(&pair, ca, now).map_err(|error| LeafReason::Rejected { problem: error.to_string() })?;
     Ok(pair)
 }
 
-/// Judges the chain as a client with this authority in its bundle would.
-fn verify(pair: &Pair, anchor: &Anchor, now: SystemTime) -> Result<(), rustls::Error> {
+/// Returns when the stored leaf expires, if it is a valid leaf of this CA.
+pub(crate) fn leaf_not_after(data: &SecretData, ca: &CaCertificate, now: SystemTime) -> Option<SystemTime> {
+    let pair = Pair::from_pem(&pem_pair("tls.crt", "tls.key", &data.leaf), now).ok()?;
+    verify(&pair, ca, now).ok().map(|()| pair.not_after())
+}
+
+/// Verifies the chain as a client does that trusts this CA.
+fn verify(pair: &Pair, ca: &CaCertificate, now: SystemTime) -> Result<(), rustls::Error> {
     let (leaf, intermediates) = pair.chain().split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
     let mut roots = RootCertStore::empty();
-    roots.add(anchor.certificate().clone())?;
+    roots.add(ca.certificate().clone())?;
     verify_server_cert_signed_by_trust_anchor(
         &ParsedCertificate::try_from(leaf)?,
         &roots,
@@ -275,10 +279,9 @@ fn verify(pair: &Pair, anchor: &Anchor, now: SystemTime) -> Result<(), rustls::E
     )
 }
 
-/// The leaf's time has come, and a new one could live longer. Without the second condition the last leaf of an
-/// authority, which ends with it, would be renewed again and again to no gain.
-fn leaf_due(pair: &Pair, anchor: &Anchor, now: SystemTime, settings: &Settings) -> Option<LeafReason> {
+/// A leaf that expires with its CA isn't renewed: a new one would expire at the same time.
+fn leaf_due(pair: &Pair, ca: &CaCertificate, now: SystemTime, settings: &Settings) -> Option<LeafReason> {
     let due = settings.leaf_renewal.due(pair.not_before(), pair.not_after());
-    (now >= due && pair.not_after() < anchor.not_after())
+    (now >= due && pair.not_after() < ca.not_after())
         .then(|| LeafReason::Due { not_after: rfc3339(pair.not_after()) })
 }

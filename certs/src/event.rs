@@ -1,173 +1,163 @@
-//! What this crate tells the server, which turns it into logs and metrics.
+//! Events that this crate reports to logs and metrics.
 
 use std::fmt;
 use std::time::SystemTime;
 
-use crate::anchor::AuthorityId;
-use crate::clock::{Skew, rfc3339};
-use crate::content::Stage;
+use strum::{Display, EnumDiscriminants, EnumIter, IntoStaticStr};
 
-/// Where a certificate, or a failure to get one, came from. Its text serves as a metric label.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+use crate::ca_certificate::CaId;
+use crate::clock::{ClockSkew, rfc3339};
+
+/// What a certificate, or the failure to get one, is read from. Its text is the metric label `source`.
+#[derive(Clone, Copy, Debug, Display, Eq, Hash, IntoStaticStr, PartialEq)]
+#[strum(serialize_all = "snake_case")]
 pub enum Source {
     /// A certificate file and a key file.
     Files,
-    /// The Secret that Swansong keeps itself.
+    /// The Secret that Swansong manages.
     Secret,
     /// The `caBundle` of the webhook configuration.
     CaBundle,
-    /// The file of authorities that clients are judged by.
-    ClientRoots,
+    /// The file of CAs that sign client certificates.
+    ClientCa,
 }
 
-impl Source {
-    /// The label: `files`, `secret`, `ca_bundle` or `client_roots`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Files => "files",
-            Self::Secret => "secret",
-            Self::CaBundle => "ca_bundle",
-            Self::ClientRoots => "client_roots",
-        }
-    }
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.as_str())
-    }
-}
-
-/// Something worth a log line or a metric. `Display` is a sentence for the log; no event holds key material.
-#[derive(Clone, Debug, Eq, PartialEq)]
+/// An event for logs and metrics. `Display` is the log message. No event contains key material.
+#[derive(Clone, Debug, EnumDiscriminants, Eq, PartialEq)]
+#[strum_discriminants(name(EventKind), vis(pub(crate)), derive(EnumIter, Hash, IntoStaticStr))]
+#[strum_discriminants(strum(serialize_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Event {
-    /// A new pair is in use from now on.
+    /// A new pair is in use.
     Loaded {
-        /// Where it came from.
+        /// What it was read from.
         source: Source,
         /// Serial number of the leaf.
         serial: String,
-        /// When it ends; the expiry metric.
+        /// When the leaf expires.
         not_after: SystemTime,
     },
-    /// An attempt failed; the last good pair, if there was one, stays in use.
+    /// A check failed. The last valid pair, if there is one, stays in use.
     Failed {
-        /// What was attempted.
+        /// What was checked.
         source: Source,
-        /// What went wrong and what to do about it.
+        /// The problem and what to do about it.
         error: String,
     },
-    /// What failed before succeeds again.
+    /// A check succeeded after a failure.
     Recovered {
-        /// What had failed.
+        /// What was checked.
         source: Source,
     },
-    /// This replica made a certificate authority and stored it.
-    AuthorityIssued {
-        /// Why there had to be one.
+    /// This replica created a CA and took it into use at once.
+    CaIssued {
+        /// Why.
         reason: String,
-        /// When it ends.
+        /// When the CA expires.
         not_after: SystemTime,
     },
-    /// This replica made a leaf and stored it.
+    /// This replica issued a leaf and stored it.
     LeafIssued {
-        /// Why there had to be one.
+        /// Why.
         reason: String,
         /// Serial number of the leaf.
         serial: String,
-        /// When it ends.
+        /// When the leaf expires.
         not_after: SystemTime,
     },
-    /// This replica made the successor of the authority in use and stored it.
-    AuthorityAnnounced {
-        /// Why there has to be one.
+    /// This replica created the next CA and stored it.
+    CaAnnounced {
+        /// Why.
         reason: String,
-        /// When it ends.
+        /// When the CA expires.
         not_after: SystemTime,
     },
-    /// This replica took the successor into use.
-    AuthorityPromoted {
-        /// Why now.
+    /// This replica took the announced CA into use.
+    CaPromoted {
+        /// Why.
         reason: String,
-        /// When it ends.
+        /// When the CA expires.
         not_after: SystemTime,
     },
-    /// This replica gave up an authority of the past.
-    AuthorityRetired {
-        /// Which.
-        id: AuthorityId,
-        /// Why now.
+    /// This replica removed a previous CA.
+    CaRetired {
+        /// ID of the CA.
+        id: CaId,
+        /// Why.
         reason: String,
     },
-    /// This replica found an authority in a `caBundle` that the Secret had forgotten, and keeps it as one of the past.
-    AuthorityFound {
-        /// Which.
-        id: AuthorityId,
+    /// This replica added a CA to the previous ones that a `caBundle` contained and the Secret didn't.
+    CaAdopted {
+        /// ID of the CA.
+        id: CaId,
     },
-    /// How far a change of authority has come, as this replica sees it: at its first look and whenever it changes.
-    Authorities {
-        /// How far.
-        stage: Stage,
-        /// How many are to be trusted.
+    /// The CAs of the Secret differ from those of the last check.
+    CasChanged {
+        /// The CA in use.
+        current: CaId,
+        /// When the CA in use expires.
+        not_after: SystemTime,
+        /// Number of CAs that belong in the `caBundle`.
         trusted: usize,
-        /// The one in use.
-        id: AuthorityId,
-        /// When that ends; the expiry metric of the authority.
-        not_after: SystemTime,
+        /// Whether another CA is announced.
+        next_pending: bool,
     },
-    /// There is a new leaf, and it isn't served yet because the API servers may not know its authority yet.
-    HeldBack {
+    /// A new leaf isn't served yet, since API servers may not have its CA yet.
+    WaitingForCaBundle {
         /// Serial number of the leaf.
         serial: String,
-        /// The authority.
-        id: AuthorityId,
+        /// ID of its CA.
+        ca: CaId,
     },
-    /// What is in use will end soon and nobody has renewed it; told once for each certificate.
+    /// The certificate in use expires soon and has not been renewed. Reported once for each certificate.
     ExpiresSoon {
-        /// Where it came from.
+        /// What it was read from.
         source: Source,
         /// Serial number of the leaf.
         serial: String,
-        /// When it ends.
+        /// When the leaf expires.
         not_after: SystemTime,
     },
-    /// This machine's clock is off the API server's, which counts from now on.
-    ClockOff {
-        /// How far.
-        skew: Skew,
+    /// This machine's clock differs from the API server's, whose clock is used from now on.
+    ClockSkewDetected {
+        /// The difference.
+        skew: ClockSkew,
     },
     /// The two clocks agree again.
-    ClockRight,
-    /// An annotation asks for what there isn't.
-    RequestIgnored {
-        /// What it says.
+    ClockSkewResolved,
+    /// The annotation [`ROTATE`](crate::ROTATE) has an unknown value.
+    UnknownRotationRequest {
+        /// The value.
         value: String,
     },
-    /// New authorities that clients are judged by.
-    ClientRootsLoaded {
-        /// How many.
-        authorities: usize,
+    /// The CAs that sign client certificates changed.
+    ClientCaLoaded {
+        /// Number of CAs.
+        cas: usize,
     },
-    /// This replica brought a webhook configuration into line with the Secret.
-    CaBundleSet {
+    /// This replica updated the `caBundle` of a webhook configuration.
+    CaBundleUpdated {
         /// Name of the MutatingWebhookConfiguration.
         configuration: String,
-        /// Names of the webhooks that weren't.
+        /// Names of the updated webhooks.
         webhooks: Vec<String>,
     },
 }
 
 impl Event {
-    /// Whether this is bad news; the server logs it as a warning then.
+    /// Returns whether the event is a failure, which is logged as a warning.
     pub const fn is_failure(&self) -> bool {
         matches!(
             self,
             Self::Failed { .. }
                 | Self::ExpiresSoon { .. }
-                | Self::ClockOff { .. }
-                | Self::RequestIgnored { .. }
+                | Self::ClockSkewDetected { .. }
+                | Self::UnknownRotationRequest { .. }
         )
+    }
+
+    pub(crate) fn kind(&self) -> EventKind {
+        self.into()
     }
 }
 
@@ -178,75 +168,74 @@ impl fmt::Display for Event {
                 write!(out, "serving certificate {serial} from {source}, valid until {}", rfc3339(*not_after))
             }
             Self::Failed { source, error } => write!(out, "{source}: {error}"),
-            Self::Recovered { source } => write!(out, "{source}: sound again"),
-            Self::AuthorityIssued { reason, not_after } => write!(
-                out,
-                "made a new certificate authority, valid until {}, because {reason}",
-                rfc3339(*not_after)
-            ),
+            Self::Recovered { source } => write!(out, "{source}: recovered"),
+            Self::CaIssued { reason, not_after } => {
+                write!(out, "issued a new CA, valid until {}, because {reason}", rfc3339(*not_after))
+            }
             Self::LeafIssued { reason, serial, not_after } => write!(
                 out,
-                "made certificate {serial}, valid until {}, because {reason}",
+                "issued certificate {serial}, valid until {}, because {reason}",
                 rfc3339(*not_after)
             ),
-            Self::AuthorityAnnounced { reason, not_after } => write!(
+            Self::CaAnnounced { reason, not_after } => write!(
                 out,
-                "prepared a new certificate authority, valid until {}, because {reason}; it is taken into use when the API servers have had time to learn of it",
+                "announced the next CA, valid until {}, because {reason}; it is used when the API servers have had time to read the caBundle",
                 rfc3339(*not_after)
             ),
-            Self::AuthorityPromoted { reason, not_after } => write!(
-                out,
-                "took the prepared certificate authority, valid until {}, into use, because {reason}",
-                rfc3339(*not_after)
-            ),
-            Self::AuthorityRetired { id, reason } => {
-                write!(out, "certificate authority {id} is trusted no longer, because {reason}")
+            Self::CaPromoted { reason, not_after } => {
+                write!(
+                    out,
+                    "took the next CA into use, valid until {}, because {reason}",
+                    rfc3339(*not_after)
+                )
             }
-            Self::AuthorityFound { id } => write!(
+            Self::CaRetired { id, reason } => write!(out, "CA {id} is no longer trusted, because {reason}"),
+            Self::CaAdopted { id } => write!(
                 out,
-                "certificate authority {id} is in a caBundle though the Secret has forgotten it; it stays trusted until no replica needs it"
+                "CA {id} is in a caBundle and not in the Secret; it remains trusted until its leaves have expired"
             ),
-            Self::Authorities { stage, trusted, id, not_after } => write!(
+            Self::CasChanged { current, not_after, trusted, next_pending } => write!(
                 out,
-                "certificate authority {id} is in use, valid until {}; {trusted} trusted, stage {stage}",
-                rfc3339(*not_after)
+                "CA {current} is in use, valid until {}; {trusted} trusted{}",
+                rfc3339(*not_after),
+                if *next_pending { ", the next one is announced" } else { "" }
             ),
-            Self::HeldBack { serial, id } => write!(
+            Self::WaitingForCaBundle { serial, ca } => write!(
                 out,
-                "certificate {serial} waits until the API servers have had time to learn of its authority {id}"
+                "certificate {serial} is not served until the API servers have had time to read its CA {ca} from the caBundle"
             ),
             Self::ExpiresSoon { source, serial, not_after } => write!(
                 out,
-                "certificate {serial} from {source} ends at {} and nothing has come to replace it; see why it isn't renewed",
+                "certificate {serial} from {source} expires at {} and has not been renewed; check what renews it",
                 rfc3339(*not_after)
             ),
-            Self::ClockOff { skew } => write!(
+            Self::ClockSkewDetected { skew } => write!(
                 out,
                 "this machine's clock is {} s {} the API server's, whose time is used instead; set this machine's clock",
                 skew.by.as_secs(),
                 if skew.ahead { "ahead of" } else { "behind" }
             ),
-            Self::ClockRight => out.write_str("this machine's clock agrees with the API server's again"),
-            Self::RequestIgnored { value } => write!(
+            Self::ClockSkewResolved => {
+                out.write_str("this machine's clock agrees with the API server's again")
+            }
+            Self::UnknownRotationRequest { value } => write!(
                 out,
-                "annotation {} says {value:?}, which is ignored; it can be ca or leaf",
+                "annotation {} is {value:?}, which is ignored; use ca, leaf or revoke-ca",
                 crate::ROTATE
             ),
-            Self::ClientRootsLoaded { authorities } => {
-                write!(out, "clients are judged by {authorities} authorities from now on")
-            }
-            Self::CaBundleSet { configuration, webhooks } => write!(
+            Self::ClientCaLoaded { cas } => write!(out, "client certificates of {cas} CAs are accepted"),
+            Self::CaBundleUpdated { configuration, webhooks } => write!(
                 out,
-                "set caBundle of {} in MutatingWebhookConfiguration {configuration}",
+                "updated caBundle of {} in MutatingWebhookConfiguration {configuration}",
                 webhooks.join(", ")
             ),
         }
     }
 }
 
-/// Takes events. Called from the loops of this crate, so it must not block.
+/// Receives events. It is called from the loops of this crate, so it must not block.
 pub trait Observer: Send + Sync + 'static {
-    /// Takes one event.
+    /// Receives one event.
     fn observe(&self, event: &Event);
 }
 

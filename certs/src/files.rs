@@ -1,6 +1,7 @@
-//! A pair kept in files by someone else: cert-manager, a mounted Secret, an operator's hand.
+//! A pair in files that cert-manager, a mounted Secret or a user maintains.
 //!
-//! The files are read again every few seconds and compared by content, see [`poll`]. Whatever is found, the last good pair stays in use until a better one is there.
+//! The files are read every few seconds and compared by content, see [`poll`]. The last valid pair stays in use until
+//! the files contain another valid one.
 
 use std::convert::Infallible;
 use std::fs;
@@ -15,32 +16,32 @@ use swansong_runtime::config::poll;
 use crate::clock::Clock;
 use crate::event::{Event, Observer, Source};
 use crate::pair::{Pair, PairError, PemPair};
+use crate::read_error::remedy;
 use crate::resolver::Resolver;
-use crate::unreadable::remedy;
 
-/// How often files are looked at unless told otherwise. The kubelet itself takes up to a minute.
+/// The default interval between reads. The kubelet takes up to a minute to update a mounted Secret.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Reads in a row that may find the certificate changed under them before the pair is taken as it is.
-const STEADY_READS: usize = 3;
+/// Attempts to read a certificate that doesn't change meanwhile.
+const READ_ATTEMPTS: usize = 3;
 
-/// Why the files hold no pair that can be served.
+/// Why the files contain no pair that can be served.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// A file can't be read.
     #[error("{path} can't be read: {}", remedy(problem))]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         problem: io::Error,
     },
-    /// What was read is no sound pair.
+    /// The content is no valid pair.
     #[error(transparent)]
     Pair(#[from] PairError),
 }
 
-/// Where the two files are.
+/// The paths of the two files.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FilePair {
     certificate: PathBuf,
@@ -53,7 +54,7 @@ impl FilePair {
         Self { certificate: certificate.into(), key: key.into() }
     }
 
-    /// A directory in the shape of a mounted TLS Secret: `tls.crt` and `tls.key`.
+    /// The files of a mounted TLS Secret: `tls.crt` and `tls.key`.
     pub fn in_directory(directory: impl AsRef<Path>) -> Self {
         let directory = directory.as_ref();
         Self::new(directory.join("tls.crt"), directory.join("tls.key"))
@@ -61,11 +62,11 @@ impl FilePair {
 
     /// Reads both files.
     ///
-    /// The certificate is read on both sides of the key: when it is the same twice, no swap fell between the reads.
-    fn read(&self) -> Result<Text, FilesError> {
+    /// The certificate is read before and after the key. If it is equal, the files weren't swapped in between.
+    fn read(&self) -> Result<PairText, FilesError> {
         let mut certificate = read(&self.certificate)?;
         let mut key = read(&self.key)?;
-        for _ in 1..STEADY_READS {
+        for _ in 1..READ_ATTEMPTS {
             let again = read(&self.certificate)?;
             if again == certificate {
                 break;
@@ -73,12 +74,12 @@ impl FilePair {
             certificate = again;
             key = read(&self.key)?;
         }
-        Ok(Text { certificate, key })
+        Ok(PairText { certificate, key })
     }
 }
 
-/// The content of both files. Without `Debug`, as it holds the key.
-struct Text {
+/// The content of both files. It contains the key, so it has no `Debug`.
+struct PairText {
     certificate: Vec<u8>,
     key: Vec<u8>,
 }
@@ -87,22 +88,21 @@ fn read(path: &Path) -> Result<Vec<u8>, FilesError> {
     fs::read(path).map_err(|problem| FilesError::Read { path: path.to_owned(), problem })
 }
 
-/// Brings the pair in the files to the resolver, now and whenever it changes.
+/// Publishes the pair in the files to the resolver whenever it changes.
 pub struct FileWatcher {
     files: FilePair,
     resolver: Arc<Resolver>,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
-    /// Keyed with random numbers of this process: contents are only compared with one another, and no digest of the
-    /// key is left in memory that means anything elsewhere.
+    /// Keyed with random numbers of this process, so that the digest of a key in memory is useless elsewhere.
     hasher: RandomState,
-    in_use: Option<u64>,
+    fingerprint: Option<u64>,
     failing: Option<String>,
-    told_to_expire: bool,
+    expiry_reported: bool,
 }
 
 impl FileWatcher {
-    /// A watcher that has looked at nothing yet.
+    /// Creates a watcher, which reads the files with the first poll.
     pub fn new(
         files: FilePair,
         resolver: Arc<Resolver>,
@@ -115,29 +115,29 @@ impl FileWatcher {
             clock,
             observer,
             hasher: RandomState::new(),
-            in_use: None,
+            fingerprint: None,
             failing: None,
-            told_to_expire: false,
+            expiry_reported: false,
         }
     }
 
-    /// Looks once. At start the server calls this first and ends with the error, so that a wrong mount is seen at once.
+    /// Reads the files once. At start the server ends with the error, so that a wrong mount is noticed.
     ///
-    /// A failure is told to the observer when it begins or changes, not at every look; its end is told as `Recovered`.
+    /// A failure is reported when it begins or changes, and its end as `Recovered`.
     pub fn poll(&mut self) -> Result<(), FilesError> {
         let text = self.files.read();
-        self.consider(text)
+        self.process(text)
     }
 
-    /// Looks every `every`, for ever.
+    /// Reads the files every `every` without end.
     pub async fn run(mut self, every: Duration) -> Infallible {
         let files = self.files.clone();
-        // A failure is told to the observer, and met again at the next look.
-        poll(every, move || files.read(), |text| drop(self.consider(text))).await
+        // `process` reports failures, and the next poll retries.
+        poll(every, move || files.read(), |text| drop(self.process(text))).await
     }
 
-    fn consider(&mut self, text: Result<Text, FilesError>) -> Result<(), FilesError> {
-        let outcome = text.and_then(|text| self.take(&text));
+    fn process(&mut self, text: Result<PairText, FilesError>) -> Result<(), FilesError> {
+        let outcome = text.and_then(|text| self.load(&text));
         if let Err(error) = &outcome {
             let error = error.to_string();
             if self.failing.as_ref() != Some(&error) {
@@ -148,17 +148,14 @@ impl FileWatcher {
         outcome
     }
 
-    fn take(&mut self, text: &Text) -> Result<(), FilesError> {
+    fn load(&mut self, text: &PairText) -> Result<(), FilesError> {
         let now = self.clock.now();
         let name = self.files.certificate.display().to_string();
         let fingerprint = self.hasher.hash_one((&text.certificate, &text.key));
-        if self.in_use == Some(fingerprint) && self.failing.is_none() {
-            // Nothing new in the files, but time goes on.
+        if self.fingerprint == Some(fingerprint) && self.failing.is_none() {
             let Some(pair) = self.resolver.current() else { return Ok(()) };
-            if let Some(error) = pair.expired(&name, now) {
-                return Err(error.into());
-            }
-            self.tell_expiry(&pair, now);
+            pair.check_expiry(&name, now)?;
+            self.report_expiry(&pair, now);
             return Ok(());
         }
 
@@ -172,7 +169,7 @@ impl FileWatcher {
         if self.failing.take().is_some() {
             self.observer.observe(&Event::Recovered { source: Source::Files });
         }
-        if self.in_use.replace(fingerprint) != Some(fingerprint) {
+        if self.fingerprint.replace(fingerprint) != Some(fingerprint) {
             let loaded = Event::Loaded {
                 source: Source::Files,
                 serial: pair.serial().to_owned(),
@@ -180,19 +177,18 @@ impl FileWatcher {
             };
             self.resolver.publish(pair.clone());
             self.observer.observe(&loaded);
-            self.told_to_expire = false;
+            self.expiry_reported = false;
         }
-        self.tell_expiry(&pair, now);
+        self.report_expiry(&pair, now);
         Ok(())
     }
 
-    /// Whoever keeps the files renews them, as a rule when a third of the life is left; with half of that gone
-    /// something is amiss.
-    fn tell_expiry(&mut self, pair: &Pair, now: SystemTime) {
-        let life = pair.not_after().duration_since(pair.not_before()).unwrap_or_default();
-        let left = pair.not_after().duration_since(now).unwrap_or_default();
-        if left < life / 6 && !self.told_to_expire {
-            self.told_to_expire = true;
+    /// Files are renewed, as a rule, when a third of the validity is left. With half of that gone, the renewal failed.
+    fn report_expiry(&mut self, pair: &Pair, now: SystemTime) {
+        let validity = pair.not_after().duration_since(pair.not_before()).unwrap_or_default();
+        let remaining = pair.not_after().duration_since(now).unwrap_or_default();
+        if remaining < validity / 6 && !self.expiry_reported {
+            self.expiry_reported = true;
             self.observer.observe(&Event::ExpiresSoon {
                 source: Source::Files,
                 serial: pair.serial().to_owned(),

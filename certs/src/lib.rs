@@ -1,75 +1,75 @@
-//! Certificates for the webhook: where they come from, how they are kept, how they reach a handshake.
+//! Certificates of the webhook: where they come from, and how they reach TLS handshakes.
 //!
-//! The server makes one [`Resolver`] and, with [`server_config`], one TLS configuration for its life. Then one of two
-//! sources feeds the resolver:
+//! The server creates one [`Resolver`] and, with [`server_config`], one TLS configuration. One of two sources publishes
+//! pairs to the resolver:
 //!
 //! ```text
 //! FileWatcher  files ──────────► Pair ──┐
 //!                                       ├──► Resolver ──► each new handshake
 //! Manager      Secret ─► decide ─► Pair ┘
 //!                │         │
-//!                │         └─► carry_out ─► Secret (first writer wins)
+//!                │         └─► apply ─► Secret (first writer succeeds)
 //!                └─► caBundle of the MutatingWebhookConfiguration
 //! ```
 //!
-//! - [`FileWatcher`]: someone else keeps the pair. [`FileWatcher::poll`] once at start, [`FileWatcher::run`] beside the
-//!   server.
-//! - [`Manager`]: Swansong keeps the pair. [`Manager::run`] beside the server, which waits for [`Resolver::ready`].
+//! - [`FileWatcher`]: cert-manager or a user maintains the files.
+//! - [`Manager`]: Swansong maintains a Secret and the `caBundle`.
 //!
-//! Neither gives up a good pair for a bad one, and neither ends. What they do and fail to do they tell an [`Observer`],
-//! which turns it into logs and metrics. The time comes from a [`Clock`].
+//! Neither replaces a valid pair by an invalid one, and neither ends. They report to an [`Observer`], and [`CertificateMetrics`]
+//! counts what they report. The time comes from a [`Clock`].
 //!
-//! How an authority is changed without a moment in which an API server refuses a leaf is told in the [`rotation`]
-//! module. By hand: `kubectl annotate secret swansong-webhook-tls swansong.dev/rotate=ca` (or `=leaf`); see [`ROTATE`].
+//! The module [`rotation`] describes how a CA is replaced without a rejected handshake. To request a rotation:
+//! `kubectl annotate secret swansong-webhook-tls swansong.dev/rotate=ca` (or `=leaf`, `=revoke-ca`); see [`ROTATE`].
 //!
-//! Who may call is the matter of [`ClientTrust`], which a [`ClientRootsWatcher`] keeps as its file says.
+//! [`ClientCaWatcher`] reads the CAs that sign client certificates, and [`ClientVerifier`] verifies clients by them.
 //!
-//! Pure: [`decide()`] and [`Memory::next_step`] (what to do), [`carry_out`] and [`take_step`] (do it in memory),
-//! [`bundle`] (what a `caBundle` should hold), [`Anchor`], [`Authority`] and [`Pair`]. With I/O: the sources and what
-//! they stand on. No type here shows key material in `Debug`, in errors or in events.
+//! Pure: [`decide()`] and [`RotationState::next_step`] (what to do), [`apply()`] (the result in memory), [`bundle`] (the
+//! content of a `caBundle`), [`CaCertificate`], [`CertificateAuthority`] and [`Pair`]. No type shows key material in
+//! `Debug`, in errors or in events.
 
-mod anchor;
-mod api;
-mod authority;
+mod apply;
 pub mod bundle;
+mod ca;
 mod ca_bundle;
-mod client_roots;
+mod ca_certificate;
+mod client_ca;
 mod clock;
-mod content;
 mod decide;
+mod error;
 mod event;
-mod facts;
+mod fields;
 mod files;
-mod issue;
-mod ledger;
-mod managed;
+mod manager;
+mod metrics;
 mod pair;
+mod read_error;
+mod renewal_limiter;
 mod resolver;
-mod restraint;
 pub mod rotation;
-mod secret;
+mod secret_data;
+mod secret_store;
 mod settings;
 mod tls;
-mod told;
-mod unreadable;
 
-pub use anchor::{Anchor, AuthorityId};
-pub use api::ManageError;
-pub use authority::{
-    AUTHORITY_VALIDITY, Authority, AuthorityError, BACKDATE, Issued, LEAF_VALIDITY, service_names,
+pub use apply::{Outcome, SecretUpdate, apply};
+pub use ca::{
+    BACKDATE, CA_VALIDITY, CaError, CertificateAuthority, IssuedCertificate, LEAF_VALIDITY, service_names,
 };
-pub use client_roots::{ClientRootsError, ClientRootsWatcher, ClientTrust};
-pub use clock::{Clock, Skew, SystemClock};
-pub use content::{Held, MAX_PREVIOUS, Request, SecretData, Stage, Trust};
-pub use decide::{AuthorityReason, Decision, LeafReason, decide};
+pub use ca_certificate::{CaCertificate, CaId};
+pub use client_ca::{ClientCaError, ClientCaWatcher, ClientVerifier};
+pub use clock::{Clock, ClockSkew, SystemClock};
+pub use decide::{CaReason, Decision, LeafReason, decide};
+pub use error::ManagerError;
 pub use event::{Event, Observer, Source};
 pub use files::{FilePair, FileWatcher, FilesError, POLL_INTERVAL};
-pub use issue::{Fresh, Outcome, carry_out, take_step};
-pub use ledger::{Entry, Ledger};
-pub use managed::{CHECK_INTERVAL, Manager, Objects};
+pub use manager::{CHECK_INTERVAL, ManagedObjects, Manager};
+pub use metrics::CertificateMetrics;
 pub use pair::{Pair, PairError, PemPair};
 pub use resolver::Resolver;
-pub use rotation::{BundleView, Memory, Step};
-pub use secret::{RETIRED, ROTATE, SERVING};
-pub use settings::{REPLICA_EXPIRY, Renewal, SETTLE, SKEW_TOLERANCE, Settings};
-pub use tls::{ClientRoots, MinimumTls, TlsError, TlsOptions, server_config, server_config_with_clients};
+pub use rotation::{ObservedBundle, RotationState};
+pub use secret_data::{
+    MAX_PREVIOUS, PreviousCa, RotationRequest, SecretData, StoredPair, TrustedCas, VerifiedSecret,
+};
+pub use secret_store::{RETIRED, ROTATE, TRUSTED_UNTIL};
+pub use settings::{CLOCK_TOLERANCE, RenewalPolicy, SETTLE_TIME, Settings};
+pub use tls::{ClientCas, MinimumTls, TlsError, TlsOptions, server_config, server_config_with_clients};

@@ -1,4 +1,4 @@
-//! A certificate chain and its private key: read from PEM, checked, ready to serve.
+//! A certificate chain with its private key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error as TlsError, InconsistentKeys};
 
 use crate::clock::rfc3339;
-use crate::facts::Facts;
+use crate::fields::CertificateFields;
 
-/// PEM text of a pair, with the names that errors call the two parts by (a path, or a Secret's key).
+/// PEM text of a certificate and its key, and the names (file paths or keys of a Secret) that errors use for them.
 #[derive(Clone, Copy)]
 pub struct PemPair<'a> {
-    /// What to call the certificate in errors.
+    /// Name of the certificate in errors.
     pub certificate_name: &'a str,
     /// The chain, leaf first.
     pub certificate: &'a [u8],
-    /// What to call the key in errors.
+    /// Name of the key in errors.
     pub key_name: &'a str,
     /// The private key: PKCS#8, SEC1 or PKCS#1.
     pub key: &'a [u8],
@@ -37,82 +37,82 @@ impl fmt::Debug for PemPair<'_> {
     }
 }
 
-/// Why a pair can't be served. Never holds key material: what a key file contains is not quoted.
+/// Why a pair can't be served. Errors never quote the content of a key file.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PairError {
-    /// Nothing there that is a certificate.
+    /// The text contains no certificate.
     #[error("{name} holds no certificate; put the server's certificate there as PEM, intermediates after it")]
     NoCertificate {
-        /// What was read.
+        /// Name of the text.
         name: String,
     },
-    /// Damaged PEM or DER.
+    /// The PEM or DER of a certificate is damaged.
     #[error("{name}, certificate {position}, can't be read ({problem}); write the file again, whole")]
     BadCertificate {
-        /// What was read.
+        /// Name of the text.
         name: String,
-        /// Which certificate of the chain, from 1.
+        /// Position in the chain, from 1.
         position: usize,
-        /// What is wrong.
+        /// The damage.
         problem: String,
     },
-    /// Nothing there that is a private key.
+    /// The text contains no private key.
     #[error("{name} holds no private key; put the key there as PEM (PKCS#8, SEC1 or PKCS#1)")]
     NoKey {
-        /// What was read.
+        /// Name of the text.
         name: String,
     },
-    /// A passphrase would be needed.
+    /// The key is protected by a passphrase.
     #[error("{name} is encrypted; store it without a passphrase (openssl pkey -in OLD -out NEW)")]
     EncryptedKey {
-        /// What was read.
+        /// Name of the text.
         name: String,
     },
-    /// Damaged PEM, or a kind of key that isn't supported.
+    /// The PEM of the key is damaged, or its type isn't supported.
     #[error(
         "{name} can't be used as a private key; write it again, whole, as ECDSA P-256/P-384, Ed25519 or RSA of 2048 bits or more"
     )]
     BadKey {
-        /// What was read.
+        /// Name of the text.
         name: String,
     },
-    /// The key belongs to another certificate, as when only one of two files has been replaced yet.
+    /// The key belongs to another certificate, for example while only one of two files has been replaced.
     #[error(
         "{key_name} is not the key of the first certificate in {name} (serial {serial}); replace both together, and put the server's own certificate first"
     )]
     KeyMismatch {
-        /// Where the certificate was read.
+        /// Name of the certificate.
         name: String,
-        /// Where the key was read.
+        /// Name of the key.
         key_name: String,
         /// Serial number of the certificate.
         serial: String,
     },
-    /// Its time has not come.
+    /// The certificate isn't valid yet.
     #[error(
         "{name} (serial {serial}) is valid only from {not_before}; check this machine's clock, or issue it again"
     )]
     NotYetValid {
-        /// What was read.
+        /// Name of the text.
         name: String,
         /// Serial number.
         serial: String,
-        /// First moment of validity.
+        /// Start of its validity.
         not_before: String,
     },
-    /// Its time is over.
+    /// The certificate has expired.
     #[error("{name} (serial {serial}) expired at {not_after}; renew it")]
     Expired {
-        /// What was read.
+        /// Name of the text.
         name: String,
         /// Serial number.
         serial: String,
-        /// Last moment of validity.
+        /// End of its validity.
         not_after: String,
     },
 }
 
-/// A checked pair: the key is the certificate's, and it was valid when it was read.
+/// A certificate chain whose key matches and that was valid when it was read.
 #[derive(Clone)]
 pub struct Pair {
     certified: Arc<CertifiedKey>,
@@ -132,16 +132,16 @@ impl fmt::Debug for Pair {
 }
 
 impl Pair {
-    /// Reads and checks a pair as of `now`.
+    /// Reads a pair and checks it as of `now`.
     ///
-    /// Only the leaf's own times are checked: chains with an expired cross-signed root are in lawful use.
+    /// Of the chain only the leaf's validity is checked: chains with an expired cross-signed root are legitimate.
     pub fn from_pem(pem: &PemPair<'_>, now: SystemTime) -> Result<Self, PairError> {
         let name = || pem.certificate_name.to_owned();
         let key_name = || pem.key_name.to_owned();
 
         let chain = read_chain(pem.certificate_name, pem.certificate)?;
         let leaf = chain.first().ok_or_else(|| PairError::NoCertificate { name: name() })?;
-        let facts = Facts::read(leaf).map_err(|problem| PairError::BadCertificate {
+        let fields = CertificateFields::parse(leaf).map_err(|problem| PairError::BadCertificate {
             name: name(),
             position: 1,
             problem,
@@ -152,7 +152,7 @@ impl Pair {
                 TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch) => PairError::KeyMismatch {
                     name: name(),
                     key_name: key_name(),
-                    serial: facts.serial.clone(),
+                    serial: fields.serial.clone(),
                 },
                 TlsError::InvalidCertificate(problem) => {
                     PairError::BadCertificate { name: name(), position: 1, problem: problem.to_string() }
@@ -160,51 +160,49 @@ impl Pair {
                 _ => PairError::BadKey { name: key_name() },
             })?;
 
-        if now < facts.not_before {
+        if now < fields.not_before {
             return Err(PairError::NotYetValid {
                 name: name(),
-                serial: facts.serial,
-                not_before: rfc3339(facts.not_before),
+                serial: fields.serial,
+                not_before: rfc3339(fields.not_before),
             });
         }
         let pair = Self {
             certified: Arc::new(certified),
-            serial: facts.serial,
-            not_before: facts.not_before,
-            not_after: facts.not_after,
+            serial: fields.serial,
+            not_before: fields.not_before,
+            not_after: fields.not_after,
         };
-        match pair.expired(pem.certificate_name, now) {
-            Some(error) => Err(error),
-            None => Ok(pair),
-        }
+        pair.check_expiry(pem.certificate_name, now)?;
+        Ok(pair)
     }
 
-    /// Chain and key as rustls serves them.
+    /// Returns the chain and key in the form that rustls serves.
     pub fn certified_key(&self) -> &Arc<CertifiedKey> {
         &self.certified
     }
 
-    /// The chain, leaf first; never empty.
+    /// Returns the chain, leaf first. It is never empty.
     pub fn chain(&self) -> &[CertificateDer<'static>] {
         &self.certified.cert
     }
 
-    /// Serial number of the leaf, hexadecimal.
+    /// Returns the serial number of the leaf in hexadecimal.
     pub fn serial(&self) -> &str {
         &self.serial
     }
 
-    /// First moment of validity.
+    /// Returns the start of the leaf's validity.
     pub const fn not_before(&self) -> SystemTime {
         self.not_before
     }
 
-    /// Last moment of validity.
+    /// Returns the end of the leaf's validity.
     pub const fn not_after(&self) -> SystemTime {
         self.not_after
     }
 
-    /// Whether a client that asks for this DNS name accepts the leaf, wildcards included.
+    /// Returns whether the leaf is valid for this DNS name; wildcards count.
     pub fn covers(&self, dns_name: &str) -> bool {
         let Some(leaf) = self.chain().first() else {
             return false;
@@ -215,14 +213,17 @@ impl Pair {
         ServerName::try_from(dns_name).is_ok_and(|name| verify_server_name(&leaf, &name).is_ok())
     }
 
-    /// Whether both serve the same chain.
+    /// Returns whether both have the same chain.
     pub fn same_chain(&self, other: &Self) -> bool {
         self.chain() == other.chain()
     }
 
-    /// The error that says this pair's time is over, if it is.
-    pub(crate) fn expired(&self, name: &str, now: SystemTime) -> Option<PairError> {
-        (now > self.not_after).then(|| PairError::Expired {
+    /// Returns an error if the pair has expired.
+    pub(crate) fn check_expiry(&self, name: &str, now: SystemTime) -> Result<(), PairError> {
+        if now <= self.not_after {
+            return Ok(());
+        }
+        Err(PairError::Expired {
             name: name.to_owned(),
             serial: self.serial.clone(),
             not_after: rfc3339(self.not_after),
@@ -230,7 +231,7 @@ impl Pair {
     }
 }
 
-/// Reads every certificate in a PEM text, and refuses the text when one of them is damaged.
+/// Reads all certificates of a PEM text. One damaged certificate is an error for the whole text.
 pub(crate) fn read_chain(name: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PairError> {
     let mut chain = Vec::new();
     for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -246,7 +247,7 @@ pub(crate) fn read_chain(name: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'s
     Ok(chain)
 }
 
-/// Reads the first private key in a PEM text. The PEM error is dropped on purpose: it may quote the text.
+/// Reads the first private key of a PEM text. The PEM error is dropped on purpose: it may quote the text.
 pub(crate) fn read_key(name: &str, pem: &[u8]) -> Result<PrivateKeyDer<'static>, PairError> {
     const ENCRYPTED: [&[u8]; 2] = [b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED"];
     let name = || name.to_owned();
@@ -259,12 +260,12 @@ pub(crate) fn read_key(name: &str, pem: &[u8]) -> Result<PrivateKeyDer<'static>,
     })
 }
 
-/// The kind of damage, without the text of the file: keys and certificates may share one.
+/// Describes the damage without quoting the file, which may contain the key as well.
 fn describe(error: &PemError) -> &'static str {
     match error {
         PemError::MissingSectionEnd { .. } => "its END line is missing",
         PemError::IllegalSectionStart { .. } => "its BEGIN line is damaged",
         PemError::Base64Decode(_) => "its base64 text is damaged",
-        _ => "it is not sound PEM",
+        _ => "it is not valid PEM",
     }
 }

@@ -1,4 +1,4 @@
-//! The pair in use, swapped without touching connections that are open.
+//! The pair that new TLS handshakes use.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use tokio::sync::Notify;
 
 use crate::pair::Pair;
 
-/// Hands the last good pair to each new handshake.
+/// Gives the current pair to each new handshake.
 ///
-/// A handshake reads one pointer; it waits for nobody. A connection keeps the keys it agreed on, so a swap ends none.
-/// Before the first pair a handshake fails, which is why the server asks [`Resolver::ready`] before it says it is.
+/// A handshake reads one pointer and never waits. Open connections keep the keys that they negotiated, so publishing a
+/// new pair closes none of them. Handshakes before the first pair fail; the server waits for [`Resolver::ready`].
 #[derive(Debug, Default)]
 pub struct Resolver {
     current: ArcSwapOption<Pair>,
@@ -20,17 +20,17 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// A resolver without a pair yet.
+    /// Creates a resolver without a pair.
     pub fn new() -> Arc<Self> {
         Arc::new(Self::default())
     }
 
-    /// The pair in use.
+    /// Returns the pair in use.
     pub fn current(&self) -> Option<Arc<Pair>> {
         self.current.load_full()
     }
 
-    /// Uses this pair for every handshake from now on.
+    /// Uses this pair for all further handshakes.
     pub fn publish(&self, pair: Pair) {
         self.current.store(Some(Arc::new(pair)));
         self.published.notify_waiters();
@@ -39,7 +39,7 @@ impl Resolver {
     /// Waits until there is a pair.
     pub async fn ready(&self) -> Arc<Pair> {
         loop {
-            // Made before looking, so that a pair published in between is not missed.
+            // Created before the check, so that a pair published in between is not missed.
             let published = self.published.notified();
             if let Some(pair) = self.current() {
                 return pair;

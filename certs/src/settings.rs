@@ -1,80 +1,71 @@
-//! What certificates are wanted, and how patiently they are changed.
+//! Validity, renewal and rotation settings.
 
 use std::time::{Duration, SystemTime};
 
-use crate::authority::{AUTHORITY_VALIDITY, LEAF_VALIDITY};
+use crate::ca::{CA_VALIDITY, LEAF_VALIDITY};
 
-/// How long a new authority is in the `caBundle` before its leaf is served, unless told otherwise.
+/// The default time for which a new CA is in the `caBundle` before its leaf is served.
 ///
-/// API servers learn of a changed webhook configuration by their watch: in milliseconds as a rule, after a minute or
-/// two when a watch broke unseen and has to be found dead and made anew.
-pub const SETTLE: Duration = Duration::from_mins(5);
+/// API servers watch webhook configurations. A change reaches them within milliseconds as a rule, and within a minute
+/// or two when a watch broke without notice and has to be established again.
+pub const SETTLE_TIME: Duration = Duration::from_mins(5);
 
-/// How long a replica may be silent before the others no longer wait for it, unless told otherwise.
-pub const REPLICA_EXPIRY: Duration = Duration::from_mins(30);
+/// The default difference between this machine's clock and the API server's from which on the latter is used.
+pub const CLOCK_TOLERANCE: Duration = Duration::from_mins(5);
 
-/// How far this machine's clock may be off the API server's before the API server's counts, unless told otherwise.
-pub const SKEW_TOLERANCE: Duration = Duration::from_mins(5);
-
-/// When, before its end, something is renewed.
+/// When a certificate is renewed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Renewal {
-    /// When two thirds of its life are over.
+pub enum RenewalPolicy {
+    /// After two thirds of its validity.
     #[default]
     TwoThirds,
-    /// So long before its end, but not in the first half of its life, lest what is new be due at once.
+    /// This long before its expiry, but not in the first half of its validity: a new certificate is never due at once.
     Before(Duration),
 }
 
-impl Renewal {
-    /// The moment from which something with this life is due.
+impl RenewalPolicy {
+    /// Returns the time from which on a certificate with this validity is due for renewal.
     pub fn due(self, not_before: SystemTime, not_after: SystemTime) -> SystemTime {
-        let life = not_after.duration_since(not_before).unwrap_or_default();
+        let validity = not_after.duration_since(not_before).unwrap_or_default();
         match self {
-            // Both bounded by `not_after`, hence no overflow.
-            Self::TwoThirds => not_before + life / 3 * 2,
-            Self::Before(rest) => not_after - rest.min(life / 2),
+            // Both results lie between the two arguments, so neither overflows.
+            Self::TwoThirds => not_before + validity / 3 * 2,
+            Self::Before(remaining) => not_after - remaining.min(validity / 2),
         }
     }
 }
 
-/// What certificates are wanted.
+/// Which certificates the manager issues, and when it rotates them.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Names the leaf must cover.
+    /// DNS names that the leaf covers.
     pub dns_names: Vec<String>,
-    /// Life of an authority.
-    pub authority_validity: Duration,
-    /// When an authority gets a successor. The change takes [`Settings::settle`] and [`Settings::replica_expiry`], so
-    /// that much must be left of its life, and better much more.
-    pub authority_renewal: Renewal,
-    /// Life of a leaf.
+    /// Validity of a CA.
+    pub ca_validity: Duration,
+    /// When a CA gets a successor. At least [`Settings::settle_time`] of its validity must remain.
+    pub ca_renewal: RenewalPolicy,
+    /// Validity of a leaf, and so the longest time for which an earlier CA remains in the `caBundle`.
     pub leaf_validity: Duration,
     /// When a leaf is renewed.
-    pub leaf_renewal: Renewal,
-    /// How long a new authority is in the `caBundle` before its leaf is served.
-    pub settle: Duration,
-    /// How long a replica may be silent before the others no longer wait for it; many times the interval of looks. A
-    /// replica that can't reach the API server for half of that, at a time when the authority changes, may serve a
-    /// leaf that isn't trusted any more until its first looks after that. (Its node is long out of the Service then.)
-    pub replica_expiry: Duration,
-    /// How far this machine's clock may be off the API server's before the API server's counts instead;
-    /// [`Duration::MAX`] for never.
-    pub skew_tolerance: Duration,
+    pub leaf_renewal: RenewalPolicy,
+    /// How long a new CA is in the `caBundle` before its leaf is served.
+    pub settle_time: Duration,
+    /// The difference between clocks that is tolerated: beyond it the API server's clock is used instead of this
+    /// machine's ([`Duration::MAX`]: never), and an earlier CA remains trusted this long after its last leaf expired.
+    pub clock_tolerance: Duration,
 }
 
 impl Settings {
-    /// The usual lives, for these names.
+    /// The defaults for these DNS names.
     pub const fn new(dns_names: Vec<String>) -> Self {
         Self {
             dns_names,
-            authority_validity: AUTHORITY_VALIDITY,
-            authority_renewal: Renewal::TwoThirds,
+            ca_validity: CA_VALIDITY,
+            ca_renewal: RenewalPolicy::TwoThirds,
             leaf_validity: LEAF_VALIDITY,
-            leaf_renewal: Renewal::TwoThirds,
-            settle: SETTLE,
-            replica_expiry: REPLICA_EXPIRY,
-            skew_tolerance: SKEW_TOLERANCE,
+            leaf_renewal: RenewalPolicy::TwoThirds,
+            settle_time: SETTLE_TIME,
+            clock_tolerance: CLOCK_TOLERANCE,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The one TLS configuration of the server's life; only the pair behind the resolver changes.
+//! The TLS configuration of the server. Only the pair behind the resolver changes.
 
 use std::sync::Arc;
 
@@ -7,44 +7,44 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 
-use crate::client_roots::ClientTrust;
+use crate::client_ca::ClientVerifier;
 use crate::pair::{PairError, read_chain};
 use crate::resolver::Resolver;
 
-/// The oldest protocol version that is accepted.
+/// The oldest accepted TLS version.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum MinimumTls {
-    /// TLS 1.3 only, which every API server in support speaks.
+    /// TLS 1.3, which all supported API servers use.
     #[default]
     Tls13,
-    /// TLS 1.2 too, for proxies between API server and webhook that lag behind.
+    /// TLS 1.2 and later, for proxies between API server and webhook.
     Tls12,
 }
 
-/// PEM roots of which a client must show a certificate.
+/// CAs that sign client certificates, as PEM.
 #[derive(Clone, Debug)]
-pub struct ClientRoots {
-    /// What to call them in errors, as a path.
+pub struct ClientCas {
+    /// Name in errors, for example the file path.
     pub name: String,
-    /// One or more authorities.
+    /// One or more CA certificates.
     pub pem: Vec<u8>,
 }
 
-impl ClientRoots {
-    /// How many authorities there are.
+impl ClientCas {
+    /// Returns the number of CAs.
     pub(crate) fn count(&self) -> usize {
         read_chain(&self.name, &self.pem).map_or(0, |roots| roots.len())
     }
 }
 
-/// How to speak TLS.
+/// TLS settings of the server.
 #[derive(Clone, Debug)]
 pub struct TlsOptions {
-    /// Oldest version.
+    /// The oldest accepted version.
     pub minimum: MinimumTls,
-    /// When set, only clients with a certificate of these roots are let in.
-    pub client_roots: Option<ClientRoots>,
-    /// Protocols offered, the preferred first.
+    /// If set, clients must present a certificate that one of these CAs signed.
+    pub client_cas: Option<ClientCas>,
+    /// ALPN protocols, the preferred one first.
     pub alpn: Vec<Vec<u8>>,
 }
 
@@ -52,62 +52,61 @@ impl Default for TlsOptions {
     fn default() -> Self {
         Self {
             minimum: MinimumTls::default(),
-            client_roots: None,
+            client_cas: None,
             alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
         }
     }
 }
 
-/// Why there is no TLS configuration.
+/// Why TLS can't be configured.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The client roots can't be read.
-    #[error("client authorities: {0}")]
-    ClientRoots(#[from] PairError),
-    /// A root is no authority that can be trusted.
+    /// The client CAs can't be read.
+    #[error("client CAs: {0}")]
+    ClientCas(#[from] PairError),
+    /// A certificate isn't usable as a trust anchor.
     #[error(
-        "client authorities: {name} can't be trusted ({problem}); give the PEM of the authorities that sign clients"
+        "client CAs: {name} can't be trusted ({problem}); give the PEM of the CAs that sign client certificates"
     )]
-    ClientRoot {
-        /// Where they were read.
+    ClientCa {
+        /// Name of the text.
         name: String,
-        /// What is wrong.
+        /// The verifier's error.
         problem: String,
     },
-    /// rustls refused.
+    /// rustls returned an error.
     #[error("TLS can't be set up: {0}")]
     Setup(#[from] rustls::Error),
-    /// rustls refused the client verifier.
+    /// rustls can't build the client verifier.
     #[error("client certificates can't be checked: {0}")]
     Verifier(#[from] VerifierBuilderError),
 }
 
-/// Builds the configuration that the server keeps for its life.
+/// Builds the TLS configuration of the server.
 ///
-/// Session tickets are sealed with keys of this configuration, so they outlive a change of certificate: clients that
-/// come back needn't handshake in full after a reload.
+/// Session tickets are encrypted with keys of this configuration, so a new certificate doesn't invalidate them.
 ///
-/// The client roots of the options are read once. For roots that change there is [`server_config_with_clients`].
+/// The client CAs of the options are read once; [`server_config_with_clients`] supports CAs that change.
 pub fn server_config(resolver: Arc<Resolver>, options: &TlsOptions) -> Result<Arc<ServerConfig>, TlsError> {
-    let verifier = options.client_roots.as_ref().map(client_verifier).transpose()?;
+    let verifier = options.client_cas.as_ref().map(client_verifier).transpose()?;
     let mut config = configure(resolver, options, verifier)?;
     config.ticketer = Ticketer::new()?;
     Ok(Arc::new(config))
 }
 
-/// The same, with only clients let in whom `clients` trusts at the time. The client roots of the options don't count.
+/// Builds the TLS configuration of a server that accepts only clients that `clients` verifies. The client CAs of the
+/// options are ignored.
 ///
-/// A ticket spares its client the showing of a certificate, so tickets end with the roots under which they were given;
-/// they end with no change of the server's own certificate.
+/// A client that resumes a session presents no certificate, so new client CAs invalidate all session tickets.
 pub fn server_config_with_clients(
     resolver: Arc<Resolver>,
     options: &TlsOptions,
-    clients: &Arc<ClientTrust>,
+    clients: &Arc<ClientVerifier>,
 ) -> Result<Arc<ServerConfig>, TlsError> {
     let verifier: Arc<dyn ClientCertVerifier> = Arc::clone(clients) as _;
     let mut config = configure(resolver, options, Some(verifier))?;
     config.ticketer = Arc::clone(clients) as _;
-    // Sessions kept here would outlive the roots.
+    // Sessions stored here would outlive the CAs.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(Arc::new(config))
 }
@@ -132,19 +131,19 @@ fn configure(
     Ok(config)
 }
 
-/// Judges clients by these roots.
-pub(crate) fn client_verifier(given: &ClientRoots) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+/// Builds a verifier for client certificates of these CAs.
+pub(crate) fn client_verifier(given: &ClientCas) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let roots = Arc::new(read_roots(given)?);
     Ok(WebPkiClientVerifier::builder_with_provider(roots, Arc::new(default_provider())).build()?)
 }
 
-/// All of the roots, or an error: a root left out in silence would lock a client out with no word why.
-fn read_roots(given: &ClientRoots) -> Result<RootCertStore, TlsError> {
+/// One invalid certificate is an error: leaving it out would lock out its clients without an explanation.
+fn read_roots(given: &ClientCas) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in read_chain(&given.name, &given.pem)? {
         roots
             .add(certificate)
-            .map_err(|error| TlsError::ClientRoot { name: given.name.clone(), problem: error.to_string() })?;
+            .map_err(|error| TlsError::ClientCa { name: given.name.clone(), problem: error.to_string() })?;
     }
     Ok(roots)
 }

@@ -148,6 +148,6 @@ fn tell(event: &Event) {
     if event.is_failure() {
         warn!(problem = %event, "certificate");
     } else {
-        info!(news = %event, "certificate");
+        info!(%event, "certificate");
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
-use swansong_certs::Resolver;
+use swansong_certs::{CertificateMetrics, Resolver};
 use swansong_webhook::config::{Config, ConfigEvent, ConfigWatcher};
 use swansong_webhook::ready_nodes::LastSeen;
 use swansong_webhook::server::{Limits, Metrics, Parts, Server};
@@ -118,7 +118,8 @@ impl Webhook {
 
     async fn serve(self) -> anyhow::Result<()> {
         let signals = Signals::listen().context("signals can't be listened for")?;
-        let metrics = Arc::new(Metrics::new());
+        let (metrics, certificate_metrics) = Metrics::with(CertificateMetrics::register);
+        let metrics = Arc::new(metrics);
         let mut background = Background::default();
         let (reload, reloaded) = watch::channel(());
         let config = self.config(&metrics, reload, &mut background)?;
@@ -130,7 +131,7 @@ impl Webhook {
             JobGuard { when: self.job_guard, config: config_of_jobs, reloaded, metrics: metrics_of_jobs };
         background.start(job_guard.run());
         let resolver = Resolver::new();
-        let observer = observe::certificate(Arc::clone(&metrics));
+        let observer = observe::certificate(certificate_metrics);
         let tls = self.certificate.tls(&resolver, &observer, self.reload_interval, &mut background)?;
         let limits = self.limits();
         open_files::make_room(limits.connections.saturating_add(limits.handshakes));

@@ -1,20 +1,20 @@
-//! What a `caBundle` becomes.
+//! Updates of a `caBundle`.
 
-use swansong_certs::bundle::{updated, view};
-use swansong_certs::{Anchor, Authority, Issued, Trust};
+use swansong_certs::bundle::{observe, updated};
+use swansong_certs::{CaCertificate, CertificateAuthority, IssuedCertificate, PreviousCa, TrustedCas};
 
 use crate::support::{DAY, leaf, start};
 
-fn anchor(issued: &Issued) -> Anchor {
-    Anchor::from_pem("ca.crt", issued.certificate.as_bytes(), start()).unwrap()
+fn ca_certificate(issued: &IssuedCertificate) -> CaCertificate {
+    CaCertificate::from_pem("ca.crt", issued.certificate.as_bytes(), start()).unwrap()
 }
 
-fn trust(current: &Issued) -> Trust {
-    Trust { current: anchor(current), next: None, previous: Vec::new(), retired: Vec::new() }
+fn trusting(current: &IssuedCertificate) -> TrustedCas {
+    TrustedCas { current: ca_certificate(current), next: None, previous: Vec::new(), retired: Vec::new() }
 }
 
-fn made(days: u32) -> Issued {
-    Authority::create(start(), days * DAY).unwrap()
+fn made(days: u32) -> IssuedCertificate {
+    CertificateAuthority::create(start(), days * DAY).unwrap()
 }
 
 fn count(bundle: &str) -> usize {
@@ -22,90 +22,90 @@ fn count(bundle: &str) -> usize {
 }
 
 #[test]
-fn a_bundle_that_contains_the_authority_is_left_alone_whatever_else_it_holds() {
+fn keeps_a_bundle_that_contains_the_ca() {
     let ours = made(10);
-    let trust = trust(&ours);
+    let cas = trusting(&ours);
     let other = made(10);
     for bundle in [
         ours.certificate.clone(),
         format!("{}{}", other.certificate, ours.certificate),
         format!("# by hand\r\n{}", ours.certificate.replace('\n', "\r\n")),
     ] {
-        assert_eq!(updated(bundle.as_bytes(), &trust, start()), None);
+        assert_eq!(updated(bundle.as_bytes(), &cas, start()), None);
     }
 }
 
 #[test]
-fn placeholders_strangers_and_the_expired_go_and_a_predecessor_stays() {
+fn removes_placeholders_and_expired_cas_and_keeps_related_ones() {
     let ours = made(10);
-    let trust = trust(&ours);
-    let predecessor = made(5);
+    let cas = trusting(&ours);
+    let related = made(5);
     let expired = made(1);
-    let stranger = leaf();
+    let unrelated = leaf();
     let rows = [
         ("nothing", String::new(), 1),
         ("a placeholder", "\n".to_owned(), 1),
         ("garbage", "-----BEGIN CERTIFICATE-----\nx".to_owned(), 1),
-        ("a leaf", stranger.certificate.clone(), 1),
-        ("an expired predecessor", expired.certificate.clone(), 1),
-        ("a predecessor", predecessor.certificate.clone(), 2),
+        ("a leaf", unrelated.certificate.clone(), 1),
+        ("an expired related CA", expired.certificate.clone(), 1),
+        ("a related CA", related.certificate.clone(), 2),
     ];
     for (row, bundle, certificates) in rows {
         let now = start() + 2 * DAY;
-        let text = updated(bundle.as_bytes(), &trust, now).unwrap();
+        let text = updated(bundle.as_bytes(), &cas, now).unwrap();
         assert!(text.starts_with(&ours.certificate.replace("\r\n", "\n")), "{row}");
         assert_eq!(count(&text), certificates, "{row}");
-        assert_eq!(updated(text.as_bytes(), &trust, now), None, "{row}");
+        assert_eq!(updated(text.as_bytes(), &cas, now), None, "{row}");
     }
 }
 
 #[test]
-fn what_the_secret_wants_comes_first_and_what_it_gave_up_goes() {
+fn puts_desired_cas_first_and_removes_retired_ones() {
     let [current, next, past, gone, unknown] = [(); 5].map(|()| made(10));
-    let stranger = made_by_hand();
-    let mut trust = trust(&current);
-    trust.next = Some(anchor(&next));
-    trust.previous = vec![anchor(&past)];
-    trust.retired = vec![anchor(&gone).id().clone()];
-    let order = |parts: &[&Issued]| {
+    let unrelated = made_by_hand();
+    let mut cas = trusting(&current);
+    cas.next = Some(ca_certificate(&next));
+    cas.previous = vec![PreviousCa { certificate: ca_certificate(&past), trusted_until: None }];
+    cas.retired = vec![ca_certificate(&gone).id().clone()];
+    let order = |parts: &[&IssuedCertificate]| {
         parts.iter().map(|part| part.certificate.replace("\r\n", "\n")).collect::<String>()
     };
 
-    let bundle = order(&[&gone, &stranger, &unknown, &current]);
-    let text = updated(bundle.as_bytes(), &trust, start()).unwrap();
-    assert_eq!(text, order(&[&current, &next, &past, &stranger, &unknown]));
-    assert_eq!(updated(text.as_bytes(), &trust, start()), None);
+    let bundle = order(&[&gone, &unrelated, &unknown, &current]);
+    let text = updated(bundle.as_bytes(), &cas, start()).unwrap();
+    assert_eq!(text, order(&[&current, &next, &past, &unrelated, &unknown]));
+    assert_eq!(updated(text.as_bytes(), &cas, start()), None);
 
     let twice = format!("{text}{text}");
-    assert_eq!(updated(twice.as_bytes(), &trust, start()).as_ref().map(|text| count(text)), Some(7));
+    assert_eq!(updated(twice.as_bytes(), &cas, start()).as_ref().map(|text| count(text)), Some(7));
 
-    // Without ours in it, the stranger was not put there beside ours.
-    let bundle = order(&[&stranger, &gone]);
-    let text = updated(bundle.as_bytes(), &trust, start()).unwrap();
+    // Without the current CA, the unrelated certificate is a placeholder.
+    let bundle = order(&[&unrelated, &gone]);
+    let text = updated(bundle.as_bytes(), &cas, start()).unwrap();
     assert_eq!(text, order(&[&current, &next, &past]));
 }
 
 #[test]
-fn a_view_tells_what_is_everywhere_and_what_nobody_knows() {
+fn observes_cas_in_all_bundles_and_unlisted_ones() {
     let [current, next, gone, unknown] = [(); 4].map(|()| made(10));
-    let stranger = made_by_hand();
-    let mut trust = trust(&current);
-    trust.next = Some(anchor(&next));
-    trust.retired = vec![anchor(&gone).id().clone()];
+    let unrelated = made_by_hand();
+    let mut cas = trusting(&current);
+    cas.next = Some(ca_certificate(&next));
+    cas.retired = vec![ca_certificate(&gone).id().clone()];
     let one = format!("{}{}{}", current.certificate, next.certificate, unknown.certificate);
-    let two = format!("{}{}{}", gone.certificate, stranger.certificate, current.certificate);
-    let view = view([one.as_bytes(), two.as_bytes()], &trust);
-    assert_eq!(view.everywhere, [anchor(&current).id().clone()]);
-    assert_eq!(view.strays, [anchor(&unknown)]);
+    let two = format!("{}{}{}", gone.certificate, unrelated.certificate, current.certificate);
+    let observed = observe([one.as_bytes(), two.as_bytes()], &cas);
+    assert_eq!(observed.in_all, [ca_certificate(&current).id().clone()]);
+    assert_eq!(observed.unlisted, [ca_certificate(&unknown)]);
 }
 
-/// An authority that someone made for something else.
-fn made_by_hand() -> Issued {
+/// A CA for another purpose.
+fn made_by_hand() -> IssuedCertificate {
     let mut params = rcgen::CertificateParams::default();
     params.distinguished_name.push(rcgen::DnType::CommonName, "by hand");
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     params.not_before = (start() - DAY).into();
     params.not_after = (start() + DAY).into();
     let key = rcgen::KeyPair::generate().unwrap();
-    Issued { certificate: params.self_signed(&key).unwrap().pem(), key: key.serialize_pem() }
+    IssuedCertificate { certificate: params.self_signed(&key).unwrap().pem(), key: key.serialize_pem() }
 }

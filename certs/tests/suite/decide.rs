@@ -1,21 +1,21 @@
-//! What is decided about a Secret, row by row.
+//! Decisions about the content of a Secret.
 
 use std::time::{Duration, SystemTime};
 
 use proptest::prelude::{ProptestConfig, any, proptest};
 use rcgen::{BasicConstraints, CertificateParams, GeneralSubtree, IsCa, KeyPair, NameConstraints};
 use swansong_certs::{
-    Authority, AuthorityError, AuthorityReason, Decision, LEAF_VALIDITY, LeafReason, PairError, SecretData,
-    service_names,
+    CaError, CaReason, CertificateAuthority, Decision, LEAF_VALIDITY, LeafReason, PairError, SecretData,
+    StoredPair, service_names,
 };
 
-use crate::support::{DAY, NAME, authority_of, carry_out_fresh, fresh, leaf, settings, start};
+use crate::support::{DAY, NAME, apply_changed, ca_of, fresh, leaf, settings, start};
 
 fn decide(data: &SecretData, now: SystemTime) -> Decision {
     swansong_certs::decide(NAME, Some(data), now, &settings())
 }
 
-/// A decision in one line, so that a table can name it.
+/// A decision in one line for tables.
 fn summary(decision: &Decision) -> String {
     match decision {
         Decision::Keep(_) => "keep".to_owned(),
@@ -23,31 +23,32 @@ fn summary(decision: &Decision) -> String {
             "leaf: {}",
             match reason {
                 LeafReason::Absent => "absent",
-                LeafReason::NewAuthority => "new authority",
+                LeafReason::NewCa => "new CA",
                 LeafReason::Unusable(error) => pair_error(error),
                 LeafReason::OtherNames { .. } => "other names",
-                LeafReason::Refused { .. } => "refused",
+                LeafReason::Rejected { .. } => "rejected",
                 LeafReason::Due { .. } => "due",
                 LeafReason::Requested => "requested",
             }
         ),
-        Decision::IssueAll { reason } => format!("all: {}", authority_reason(reason)),
-        Decision::Announce { reason, .. } => format!("announce: {}", authority_reason(reason)),
-        Decision::Promote { reason, .. } => format!("promote: {}", authority_reason(reason)),
+        Decision::IssueAll { reason } => format!("all: {}", ca_reason(reason)),
+        Decision::Announce { reason, .. } => format!("announce: {}", ca_reason(reason)),
+        Decision::Promote { reason, .. } => format!("promote: {}", ca_reason(reason)),
+        Decision::Adopt(_) | Decision::Retire(_) => panic!("{decision:?} isn't about certificates"),
     }
 }
 
-fn authority_reason(reason: &AuthorityReason) -> &'static str {
+fn ca_reason(reason: &CaReason) -> &'static str {
     match reason {
-        AuthorityReason::Absent => "absent",
-        AuthorityReason::Unusable(error) | AuthorityReason::NextUnusable(error) => match error {
-            AuthorityError::Unreadable(error) => pair_error(error),
-            AuthorityError::NotAnAuthority { .. } => "not an authority",
+        CaReason::Absent => "absent",
+        CaReason::Unusable(error) | CaReason::NextUnusable(error) => match error {
+            CaError::Unreadable(error) => pair_error(error),
+            CaError::NotACa { .. } => "not a CA",
             _ => "unusable",
         },
-        AuthorityReason::Due { .. } => "due",
-        AuthorityReason::Requested => "requested",
-        AuthorityReason::Settled => "settled",
+        CaReason::Due { .. } => "due",
+        CaReason::Requested => "requested",
+        CaReason::Settled => "settled",
     }
 }
 
@@ -65,67 +66,67 @@ fn pair_error(error: &PairError) -> &'static str {
 }
 
 #[test]
-fn a_sound_secret_is_kept_and_a_damaged_one_replaced_as_little_as_possible() {
-    let sound = fresh(&settings(), start()).data;
+fn keeps_a_valid_secret_and_replaces_only_damaged_parts() {
+    let valid = fresh(&settings(), start()).data;
     let other = fresh(&settings(), start()).data;
-    let stranger = leaf();
+    let unrelated = leaf();
     let change = |change: &dyn Fn(&mut SecretData)| {
-        let mut data = sound.clone();
+        let mut data = valid.clone();
         change(&mut data);
         data
     };
     let half = |bytes: &[u8]| bytes[..bytes.len() / 2].to_vec();
     let rows: Vec<(&str, SecretData, &str)> = vec![
-        ("sound", sound.clone(), "keep"),
+        ("valid", valid.clone(), "keep"),
         ("empty", SecretData::default(), "all: absent"),
-        ("no ca.crt", change(&|data| data.authority_certificate.clear()), "all: no certificate"),
-        ("no ca.key", change(&|data| data.authority_key.clear()), "announce: no key"),
+        ("no ca.crt", change(&|data| data.ca.certificate.clear()), "all: no certificate"),
+        ("no ca.key", change(&|data| data.ca.key.clear()), "announce: no key"),
         (
-            "torn ca.crt",
-            change(&|data| data.authority_certificate = half(&data.authority_certificate)),
+            "damaged ca.crt",
+            change(&|data| data.ca.certificate = half(&data.ca.certificate)),
             "all: bad certificate",
         ),
-        ("torn ca.key", change(&|data| data.authority_key = half(&data.authority_key)), "announce: bad key"),
-        ("garbage ca.key", change(&|data| data.authority_key = b"garbage".to_vec()), "announce: no key"),
+        ("damaged ca.key", change(&|data| data.ca.key = half(&data.ca.key)), "announce: bad key"),
+        ("garbage ca.key", change(&|data| data.ca.key = b"garbage".to_vec()), "announce: no key"),
+        ("another's ca.key", change(&|data| data.ca.key.clone_from(&other.ca.key)), "announce: mismatch"),
         (
-            "another's ca.key",
-            change(&|data| data.authority_key.clone_from(&other.authority_key)),
-            "announce: mismatch",
-        ),
-        (
-            "leaf as authority",
+            "leaf as CA",
             change(&|data| {
-                data.authority_certificate.clone_from(&data.certificate);
-                data.authority_key.clone_from(&data.key);
+                data.ca.certificate.clone_from(&data.leaf.certificate);
+                data.ca.key.clone_from(&data.leaf.key);
             }),
-            "all: not an authority",
+            "all: not a CA",
         ),
         (
             "no leaf",
             change(&|data| {
-                data.certificate.clear();
-                data.key.clear();
+                data.leaf.certificate.clear();
+                data.leaf.key.clear();
             }),
             "leaf: absent",
         ),
-        ("no tls.crt", change(&|data| data.certificate.clear()), "leaf: no certificate"),
-        ("no tls.key", change(&|data| data.key.clear()), "leaf: no key"),
-        ("torn tls.crt", change(&|data| data.certificate = half(&data.certificate)), "leaf: bad certificate"),
-        ("torn tls.key", change(&|data| data.key = half(&data.key)), "leaf: bad key"),
-        ("another's tls.key", change(&|data| data.key.clone_from(&other.key)), "leaf: mismatch"),
+        ("no tls.crt", change(&|data| data.leaf.certificate.clear()), "leaf: no certificate"),
+        ("no tls.key", change(&|data| data.leaf.key.clear()), "leaf: no key"),
         (
-            "leaf of another authority",
+            "damaged tls.crt",
+            change(&|data| data.leaf.certificate = half(&data.leaf.certificate)),
+            "leaf: bad certificate",
+        ),
+        ("damaged tls.key", change(&|data| data.leaf.key = half(&data.leaf.key)), "leaf: bad key"),
+        ("another's tls.key", change(&|data| data.leaf.key.clone_from(&other.leaf.key)), "leaf: mismatch"),
+        (
+            "leaf of another CA",
             change(&|data| {
-                data.certificate.clone_from(&other.certificate);
-                data.key.clone_from(&other.key);
+                data.leaf.certificate.clone_from(&other.leaf.certificate);
+                data.leaf.key.clone_from(&other.leaf.key);
             }),
-            "leaf: refused",
+            "leaf: rejected",
         ),
         (
             "leaf that lacks a name",
             change(&|data| {
-                data.certificate = stranger.certificate.clone().into_bytes();
-                data.key = stranger.key.clone().into_bytes();
+                data.leaf.certificate = unrelated.certificate.clone().into_bytes();
+                data.leaf.key = unrelated.key.clone().into_bytes();
             }),
             "leaf: other names",
         ),
@@ -137,37 +138,37 @@ fn a_sound_secret_is_kept_and_a_damaged_one_replaced_as_little_as_possible() {
 }
 
 #[test]
-fn time_decides() {
-    let sound = fresh(&settings(), start()).data;
+fn decides_by_validity() {
+    let valid = fresh(&settings(), start()).data;
     let hour = DAY / 24;
-    // The leaf's life is ninety days and the hour that it was backdated.
+    // The leaf is valid for ninety days and the hour by which it is backdated.
     let due = start() - hour + (LEAF_VALIDITY + hour) / 3 * 2;
     let rows = [
         ("before the backdating", start() - 2 * hour, "all: not yet valid"),
         ("with a clock an hour behind", start() - hour, "keep"),
         ("just before two thirds", due - DAY / 86_400, "keep"),
         ("at two thirds", due, "leaf: due"),
-        ("after its end", start() + 91 * DAY, "leaf: expired"),
-        ("after the authority's end", start() + 3651 * DAY, "all: expired"),
+        ("after it expired", start() + 91 * DAY, "leaf: expired"),
+        ("after the CA expired", start() + 3651 * DAY, "all: expired"),
     ];
     for (row, now, expected) in rows {
-        assert_eq!(summary(&decide(&sound, now)), expected, "{row}");
+        assert_eq!(summary(&decide(&valid, now)), expected, "{row}");
     }
 }
 
 #[test]
-fn the_last_leaf_of_an_authority_ends_with_it_and_is_not_renewed_over_and_over() {
-    let sound = fresh(&settings(), start()).data;
+fn does_not_renew_a_leaf_that_expires_with_its_ca() {
+    let valid = fresh(&settings(), start()).data;
     let late = start() + 3640 * DAY;
-    let last = carry_out_fresh(decide(&sound, late), Some(&sound), late, &settings());
-    assert_eq!(last.held.pair.not_after(), last.held.trust.current.not_after());
+    let last = apply_changed(decide(&valid, late), Some(&valid), late, &settings());
+    assert_eq!(last.verified.pair.not_after(), last.verified.cas.current.not_after());
     assert_eq!(summary(&decide(&last.data, late + 9 * DAY)), "announce: due");
 }
 
 #[test]
-fn an_authority_that_signs_in_vain_is_replaced() {
-    let sound = fresh(&settings(), start()).data;
-    // An authority that may sign only for other names.
+fn replaces_a_ca_whose_leaves_are_rejected() {
+    let valid = fresh(&settings(), start()).data;
+    // A CA that may sign only for other names.
     let mut narrow = CertificateParams::default();
     narrow.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     narrow.name_constraints = Some(NameConstraints {
@@ -175,54 +176,54 @@ fn an_authority_that_signs_in_vain_is_replaced() {
         excluded_subtrees: Vec::new(),
     });
     let key = KeyPair::generate().unwrap();
-    let mut data = sound.clone();
-    data.authority_certificate = narrow.self_signed(&key).unwrap().pem().into_bytes();
-    data.authority_key = key.serialize_pem().into_bytes();
+    let mut data = valid.clone();
+    data.ca.certificate = narrow.self_signed(&key).unwrap().pem().into_bytes();
+    data.ca.key = key.serialize_pem().into_bytes();
 
     let decision = decide(&data, start());
-    assert_eq!(summary(&decision), "leaf: refused");
-    let next = carry_out_fresh(decision, Some(&data), start(), &settings());
-    assert_ne!(next.data.authority_certificate, data.authority_certificate);
-    let told = next.events[0].to_string();
-    assert!(told.contains("no certificate that it signs would be accepted"), "{told}");
+    assert_eq!(summary(&decision), "leaf: rejected");
+    let next = apply_changed(decision, Some(&data), start(), &settings());
+    assert_ne!(next.data.ca.certificate, data.ca.certificate);
+    let text = next.events[0].to_string();
+    assert!(text.contains("no certificate that it signs would be accepted"), "{text}");
 }
 
 #[test]
-fn a_new_name_costs_a_leaf_and_not_the_authority() {
-    let sound = fresh(&settings(), start()).data;
+fn issues_a_leaf_of_the_same_ca_for_a_new_service_name() {
+    let valid = fresh(&settings(), start()).data;
     let mut renamed = settings();
     renamed.dns_names = service_names("swansong", "elsewhere");
-    let decision = swansong_certs::decide(NAME, Some(&sound), start(), &renamed);
+    let decision = swansong_certs::decide(NAME, Some(&valid), start(), &renamed);
     assert_eq!(summary(&decision), "leaf: other names");
-    let next = carry_out_fresh(decision, Some(&sound), start(), &renamed);
-    assert_eq!(next.data.authority_certificate, sound.authority_certificate);
-    assert_eq!(next.data.authority_key, sound.authority_key);
-    assert!(next.held.pair.covers("swansong.elsewhere.svc"));
+    let next = apply_changed(decision, Some(&valid), start(), &renamed);
+    assert_eq!(next.data.ca.certificate, valid.ca.certificate);
+    assert_eq!(next.data.ca.key, valid.ca.key);
+    assert!(next.verified.pair.covers("swansong.elsewhere.svc"));
     assert_eq!(next.events.len(), 1);
 }
 
 #[test]
-fn names_too_long_for_dns_are_an_error_and_no_panic() {
-    let authority = authority_of(&Authority::create(start(), 10 * DAY).unwrap(), start());
+fn invalid_dns_names_are_an_error() {
+    let ca = ca_of(&CertificateAuthority::create(start(), 10 * DAY).unwrap(), start());
     let long = service_names(&"s".repeat(63), &"n".repeat(63));
-    authority.issue(&long, start(), DAY).unwrap();
-    let error = authority.issue(&["späť.svc".to_owned()], start(), DAY).unwrap_err();
+    ca.issue(&long, start(), DAY).unwrap();
+    let error = ca.issue(&["späť.svc".to_owned()], start(), DAY).unwrap_err();
     assert!(error.to_string().contains("check the service name"), "{error}");
 }
 
 #[test]
-fn a_life_beyond_the_calendar_ends_with_it() {
+fn limits_validity_to_the_calendar() {
     let mut endless = settings();
-    endless.authority_validity = Duration::MAX;
+    endless.ca_validity = Duration::MAX;
     endless.leaf_validity = Duration::MAX;
     let made = fresh(&endless, start());
-    assert_eq!(made.held.pair.not_after(), made.held.trust.current.not_after());
+    assert_eq!(made.verified.pair.not_after(), made.verified.cas.current.not_after());
 }
 
 #[test]
-fn nothing_shows_a_key() {
+fn debug_output_contains_no_key() {
     let made = fresh(&settings(), start());
-    let key = String::from_utf8(made.data.key.clone()).unwrap();
+    let key = String::from_utf8(made.data.leaf.key.clone()).unwrap();
     let secret_line = key.lines().nth(1).unwrap();
     let shown = format!("{made:?} {:?} {:?}", decide(&made.data, start()), leaf());
     assert!(!shown.contains(secret_line) && !shown.contains("PRIVATE"), "{shown}");
@@ -231,30 +232,34 @@ fn nothing_shows_a_key() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is in the Secret, what is made of it is kept by the next look: replicas don't take turns.
+    /// A decision about damaged content leads to content that the next check keeps.
     #[test]
-    fn what_is_made_is_kept(part in 0_usize..4, cut in any::<proptest::sample::Index>(), byte in any::<u8>()) {
+    fn keeps_what_it_issues(part in 0_usize..4, cut in any::<proptest::sample::Index>(), byte in any::<u8>()) {
         let mut data = fresh(&settings(), start()).data;
         let bytes = match part {
-            0 => &mut data.authority_certificate,
-            1 => &mut data.authority_key,
-            2 => &mut data.certificate,
-            _ => &mut data.key,
+            0 => &mut data.ca.certificate,
+            1 => &mut data.ca.key,
+            2 => &mut data.leaf.certificate,
+            _ => &mut data.leaf.key,
         };
         let at = cut.index(bytes.len());
         bytes[at] = byte;
         let decision = decide(&data, start());
         if !matches!(decision, Decision::Keep(_)) {
-            let next = carry_out_fresh(decision, Some(&data), start(), &settings());
+            let next = apply_changed(decision, Some(&data), start(), &settings());
             assert_eq!(summary(&decide(&next.data, start())), "keep");
         }
     }
 
-    /// Any bytes at all are answered with a decision.
+    /// Any content leads to a decision.
     #[test]
-    fn any_bytes_are_judged(parts in any::<[Vec<u8>; 4]>()) {
-        let [authority_certificate, authority_key, certificate, key] = parts;
-        let data = SecretData { authority_certificate, authority_key, certificate, key, ..SecretData::default() };
+    fn decides_about_any_bytes(parts in any::<[Vec<u8>; 4]>()) {
+        let [ca_certificate, ca_key, certificate, key] = parts;
+        let data = SecretData {
+            ca: StoredPair { certificate: ca_certificate, key: ca_key },
+            leaf: StoredPair { certificate, key },
+            ..SecretData::default()
+        };
         assert!(matches!(decide(&data, start()), Decision::IssueAll { .. }));
     }
 }

@@ -1,4 +1,4 @@
-//! Real handshakes over loopback.
+//! TLS handshakes over loopback.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -7,25 +7,26 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ProtocolVersion, RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 use swansong_certs::{
-    Authority, ClientRoots, Issued, MinimumTls, Pair, PemPair, Resolver, TlsError, TlsOptions, server_config,
+    CertificateAuthority, ClientCas, IssuedCertificate, MinimumTls, Pair, PemPair, Resolver, TlsError,
+    TlsOptions, server_config,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::support::{DAY, DNS, authority_of};
+use crate::support::{DAY, DNS, ca_of};
 
-/// The rustls client looks at the real clock, so these pairs are made by it.
-pub(crate) fn pki() -> (Issued, Authority) {
+/// The rustls client uses the real clock, and so do these certificates.
+pub(crate) fn pki() -> (IssuedCertificate, CertificateAuthority) {
     let now = SystemTime::now();
-    let made = Authority::create(now, 10 * DAY).unwrap();
-    let authority = authority_of(&made, now);
-    (made, authority)
+    let made = CertificateAuthority::create(now, 10 * DAY).unwrap();
+    let ca = ca_of(&made, now);
+    (made, ca)
 }
 
-pub(crate) fn pair(authority: &Authority) -> Pair {
-    let leaf = authority.issue(&[DNS.to_owned()], SystemTime::now(), DAY).unwrap();
+pub(crate) fn pair(ca: &CertificateAuthority) -> Pair {
+    let leaf = ca.issue(&[DNS.to_owned()], SystemTime::now(), DAY).unwrap();
     let pem = PemPair {
         certificate_name: "tls.crt",
         certificate: leaf.certificate.as_bytes(),
@@ -35,7 +36,7 @@ pub(crate) fn pair(authority: &Authority) -> Pair {
     Pair::from_pem(&pem, SystemTime::now()).unwrap()
 }
 
-/// Serves an echo with this configuration and returns where.
+/// Serves an echo with this configuration and returns its address.
 pub(crate) async fn echo(config: Arc<ServerConfig>) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -54,12 +55,12 @@ pub(crate) async fn echo(config: Arc<ServerConfig>) -> std::net::SocketAddr {
 }
 
 pub(crate) fn client(
-    authority: &Authority,
+    ca: &CertificateAuthority,
     versions: &[&'static SupportedProtocolVersion],
-    identity: Option<&Issued>,
+    identity: Option<&IssuedCertificate>,
 ) -> TlsConnector {
     let mut roots = RootCertStore::empty();
-    roots.add(authority.certificate().clone()).unwrap();
+    roots.add(ca.ca_certificate().certificate().clone()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)
@@ -99,15 +100,15 @@ fn leaf_shown(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {
 }
 
 #[tokio::test]
-async fn a_swap_serves_the_new_serial_while_an_open_connection_lives() {
-    let (_, authority) = pki();
+async fn new_connections_use_a_new_pair_and_open_ones_continue() {
+    let (_, ca) = pki();
     let resolver = Resolver::new();
     let address = echo(server_config(Arc::clone(&resolver), &TlsOptions::default()).unwrap()).await;
 
-    let connector = || client(&authority, &[&version::TLS13], None);
+    let connector = || client(&ca, &[&version::TLS13], None);
     connect(&connector(), address).await.unwrap_err();
 
-    let (old, new) = (pair(&authority), pair(&authority));
+    let (old, new) = (pair(&ca), pair(&ca));
     assert_ne!(old.serial(), new.serial());
     resolver.publish(old.clone());
     let resuming = connector();
@@ -122,18 +123,18 @@ async fn a_swap_serves_the_new_serial_while_an_open_connection_lives() {
     assert_eq!(leaf_shown(&fresh), new.chain()[0]);
     ping(&mut open).await.unwrap();
 
-    // The ticket of the connection before the swap is still honoured after it.
+    // Session tickets from before the change remain valid.
     let mut resumed = connect(&resuming, address).await.unwrap();
     ping(&mut resumed).await.unwrap();
     assert_eq!(resumed.get_ref().1.handshake_kind(), Some(rustls::HandshakeKind::Resumed));
 }
 
 #[tokio::test]
-async fn old_tls_is_refused_unless_asked_for() {
-    let (_, authority) = pki();
+async fn rejects_tls_1_2_unless_configured() {
+    let (_, ca) = pki();
     let resolver = Resolver::new();
-    resolver.publish(pair(&authority));
-    let old = client(&authority, &[&version::TLS12], None);
+    resolver.publish(pair(&ca));
+    let old = client(&ca, &[&version::TLS12], None);
 
     let strict = server_config(Arc::clone(&resolver), &TlsOptions::default()).unwrap();
     connect(&old, echo(strict).await).await.unwrap_err();
@@ -145,8 +146,8 @@ async fn old_tls_is_refused_unless_asked_for() {
     assert_eq!(stream.get_ref().1.protocol_version(), Some(ProtocolVersion::TLSv1_2));
 }
 
-/// A certificate for a client, which the authority of this crate doesn't make.
-pub(crate) fn client_identity(ca: &Issued) -> Issued {
+/// A client certificate, which the CA of this crate doesn't issue.
+pub(crate) fn client_identity(ca: &IssuedCertificate) -> IssuedCertificate {
     let key = rcgen::KeyPair::from_pem(&ca.key).unwrap();
     let issuer = rcgen::Issuer::from_ca_cert_pem(&ca.certificate, key).unwrap();
     let mut params = rcgen::CertificateParams::new(["kube-apiserver".to_owned()]).unwrap();
@@ -154,55 +155,57 @@ pub(crate) fn client_identity(ca: &Issued) -> Issued {
     params.not_before = (SystemTime::now() - DAY).into();
     params.not_after = (SystemTime::now() + DAY).into();
     let key = rcgen::KeyPair::generate().unwrap();
-    Issued { certificate: params.signed_by(&key, &issuer).unwrap().pem(), key: key.serialize_pem() }
+    IssuedCertificate {
+        certificate: params.signed_by(&key, &issuer).unwrap().pem(),
+        key: key.serialize_pem(),
+    }
 }
 
-/// B61.
 #[tokio::test]
-async fn clients_of_any_of_several_authorities_are_let_in_and_others_not() {
-    let (_, authority) = pki();
+async fn accepts_clients_of_each_client_ca_and_no_others() {
+    let (_, ca) = pki();
     let resolver = Resolver::new();
-    resolver.publish(pair(&authority));
-    let (first, second, stranger) = (pki().0, pki().0, pki().0);
+    resolver.publish(pair(&ca));
+    let (first, second, other) = (pki().0, pki().0, pki().0);
     let options = TlsOptions {
-        client_roots: Some(ClientRoots {
+        client_cas: Some(ClientCas {
             name: "client-ca.crt".to_owned(),
             pem: format!("{}{}", first.certificate, second.certificate).into_bytes(),
         }),
         ..TlsOptions::default()
     };
     let address = echo(server_config(resolver, &options).unwrap()).await;
-    for (who, ca, welcome) in [
-        ("the first", Some(&first), true),
-        ("the second", Some(&second), true),
-        ("a stranger", Some(&stranger), false),
-        ("nobody", None, false),
+    for (row, client_ca, accepted) in [
+        ("the first CA", Some(&first), true),
+        ("the second CA", Some(&second), true),
+        ("another CA", Some(&other), false),
+        ("no certificate", None, false),
     ] {
-        let identity = ca.map(client_identity);
-        let connector = client(&authority, &[&version::TLS13], identity.as_ref());
+        let identity = client_ca.map(client_identity);
+        let connector = client(&ca, &[&version::TLS13], identity.as_ref());
         // In TLS 1.3 the client learns of the refusal only when it reads.
         let outcome = async { ping(&mut connect(&connector, address).await?).await };
         let outcome = tokio::time::timeout(Duration::from_secs(10), outcome).await.unwrap();
-        assert_eq!(outcome.is_ok(), welcome, "{who}: {outcome:?}");
+        assert_eq!(outcome.is_ok(), accepted, "{row}: {outcome:?}");
     }
 }
 
 #[test]
-fn client_roots_that_are_none_are_an_error_that_names_them() {
+fn an_empty_file_of_client_cas_is_an_error_with_its_name() {
     let options = |pem: &str| TlsOptions {
-        client_roots: Some(ClientRoots { name: "client-ca.crt".to_owned(), pem: pem.as_bytes().to_vec() }),
+        client_cas: Some(ClientCas { name: "client-ca.crt".to_owned(), pem: pem.as_bytes().to_vec() }),
         ..TlsOptions::default()
     };
     let error = server_config(Resolver::new(), &options("")).unwrap_err();
-    assert!(matches!(error, TlsError::ClientRoots(_)), "{error}");
+    assert!(matches!(error, TlsError::ClientCas(_)), "{error}");
     assert!(error.to_string().contains("client-ca.crt"), "{error}");
 }
 
-/// B61: a chain of the kind that cert-manager's authorities often make: the client trusts only the root.
+/// cert-manager's issuers often sign by an intermediate, and clients trust only the root.
 #[tokio::test]
-async fn a_leaf_of_an_intermediate_is_accepted_with_a_key_in_any_spelling() {
+async fn accepts_a_leaf_of_an_intermediate_with_a_key_in_any_format() {
     let now = SystemTime::now();
-    let authority = |name: &str, subject: &rcgen::KeyPair, by: Option<&rcgen::Issuer<'_, rcgen::KeyPair>>| {
+    let issue = |name: &str, subject: &rcgen::KeyPair, by: Option<&rcgen::Issuer<'_, rcgen::KeyPair>>| {
         let mut params = rcgen::CertificateParams::default();
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -214,16 +217,16 @@ async fn a_leaf_of_an_intermediate_is_accepted_with_a_key_in_any_spelling() {
         }
     };
     let keys = [(); 2].map(|()| rcgen::KeyPair::generate().unwrap());
-    let root = authority("root", &keys[0], None);
+    let root = issue("root", &keys[0], None);
     let issuer = |pem: &str, key: &rcgen::KeyPair| {
         let key = rcgen::KeyPair::from_pem(&key.serialize_pem()).unwrap();
         rcgen::Issuer::from_ca_cert_pem(pem, key).unwrap()
     };
-    let intermediate = authority("intermediate", &keys[1], Some(&issuer(&root, &keys[0])));
+    let intermediate = issue("intermediate", &keys[1], Some(&issuer(&root, &keys[0])));
     let issuer = issuer(&intermediate, &keys[1]);
-    let trusted = authority_of(&Issued { certificate: root, key: keys[0].serialize_pem() }, now);
+    let trusted = ca_of(&IssuedCertificate { certificate: root, key: keys[0].serialize_pem() }, now);
 
-    for (spelling, pkcs8, key) in [
+    for (format, pkcs8, key) in [
         ("PKCS#1", include_str!("data/rsa-pkcs8.pem"), include_str!("data/rsa-pkcs1.pem")),
         ("PKCS#8", include_str!("data/ec-pkcs8.pem"), include_str!("data/ec-pkcs8.pem")),
         ("SEC1", include_str!("data/ec-pkcs8.pem"), include_str!("data/ec-sec1.pem")),
@@ -244,6 +247,6 @@ async fn a_leaf_of_an_intermediate_is_accepted_with_a_key_in_any_spelling() {
         let address = echo(server_config(resolver, &TlsOptions::default()).unwrap()).await;
         let mut stream = connect(&client(&trusted, &[&version::TLS13], None), address).await.unwrap();
         ping(&mut stream).await.unwrap();
-        assert_eq!(stream.get_ref().1.peer_certificates().unwrap().len(), 2, "{spelling}");
+        assert_eq!(stream.get_ref().1.peer_certificates().unwrap().len(), 2, "{format}");
     }
 }

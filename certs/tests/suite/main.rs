@@ -1,17 +1,16 @@
-//! Tests of the crate through its public face; one binary, since linking is what takes the time.
+//! Tests of the crate through its public API, in one binary to save link time.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod bundle;
-mod client_roots;
-mod crew;
+mod client_ca;
 mod decide;
-mod fake_api;
 mod files;
 mod handshake;
-mod managed;
+mod manager;
 mod pair;
 mod replica;
+mod replicas;
 mod rotation;
-mod steps;
+mod rotation_state;
+mod simulation;
 mod support;
-mod world;

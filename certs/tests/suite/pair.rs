@@ -1,9 +1,9 @@
-//! Reading pairs: chains, the three spellings of keys, and errors that help.
+//! Reading pairs: chains, key formats, errors.
 
 use rcgen::{CertificateParams, KeyPair};
-use swansong_certs::{Authority, PairError};
+use swansong_certs::{CertificateAuthority, PairError};
 
-use crate::support::{DAY, DNS, authority_of, leaf, leaf_until, pair_of, start};
+use crate::support::{DAY, DNS, ca_of, leaf, leaf_until, pair_of, start};
 
 const RSA_PKCS1: &str = include_str!("data/rsa-pkcs1.pem");
 const RSA_PKCS8: &str = include_str!("data/rsa-pkcs8.pem");
@@ -15,9 +15,8 @@ fn certificate_for(pkcs8: &str) -> String {
     CertificateParams::new([DNS.to_owned()]).unwrap().self_signed(&key).unwrap().pem()
 }
 
-/// B61.
 #[test]
-fn keys_in_every_spelling_are_read() {
+fn reads_keys_in_all_formats() {
     let rows = [
         ("PKCS#8 RSA", RSA_PKCS8, RSA_PKCS8),
         ("PKCS#1", RSA_PKCS8, RSA_PKCS1),
@@ -32,9 +31,9 @@ fn keys_in_every_spelling_are_read() {
 }
 
 #[test]
-fn a_chain_is_served_whole_and_in_order() {
-    let made = Authority::create(start(), 100 * DAY).unwrap();
-    let leaf = authority_of(&made, start()).issue(&[DNS.to_owned()], start(), DAY).unwrap();
+fn keeps_the_order_of_a_chain() {
+    let made = CertificateAuthority::create(start(), 100 * DAY).unwrap();
+    let leaf = ca_of(&made, start()).issue(&[DNS.to_owned()], start(), DAY).unwrap();
     let chain = format!("{}{}", leaf.certificate, made.certificate);
     let pair = pair_of(chain.as_bytes(), leaf.key.as_bytes(), start()).unwrap();
     assert_eq!(pair.chain().len(), 2);
@@ -46,7 +45,7 @@ fn a_chain_is_served_whole_and_in_order() {
 }
 
 #[test]
-fn text_around_the_sections_does_no_harm() {
+fn ignores_text_around_pem_sections() {
     let leaf = leaf();
     let certificate = format!("subject=/CN=x\r\n\r\n{}\n# end\n", leaf.certificate.replace('\n', "\r\n"));
     let key = format!("Bag Attributes\n{}", leaf.key);
@@ -54,7 +53,7 @@ fn text_around_the_sections_does_no_harm() {
 }
 
 #[test]
-fn a_pair_says_what_metrics_and_checks_need() {
+fn reports_serial_validity_and_names() {
     let leaf = leaf_until(90 * DAY);
     let pair = pair_of(leaf.certificate.as_bytes(), leaf.key.as_bytes(), start()).unwrap();
     assert_eq!(pair.not_after(), start() + 90 * DAY);
@@ -66,17 +65,17 @@ fn a_pair_says_what_metrics_and_checks_need() {
 }
 
 #[test]
-fn errors_name_the_part_and_the_remedy() {
+fn errors_name_the_file_and_what_to_do() {
     let leaf = leaf();
     let other = self::leaf();
     let certificate = leaf.certificate.as_bytes();
     let key = leaf.key.as_bytes();
-    let torn = &certificate[..certificate.len() / 2];
+    let damaged = &certificate[..certificate.len() / 2];
     let weak = leaf.key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
     let rows: [(&[u8], &[u8], &str, &str); 8] = [
         (b"", key, "tls.crt", "put the server's certificate there"),
         (key, key, "tls.crt", "put the server's certificate there"),
-        (torn, key, "tls.crt, certificate 1", "END line is missing"),
+        (damaged, key, "tls.crt, certificate 1", "END line is missing"),
         (certificate, b"", "tls.key", "put the key there"),
         (certificate, certificate, "tls.key", "put the key there"),
         (certificate, &key[..key.len() / 2], "tls.key", "write it again"),
@@ -90,7 +89,7 @@ fn errors_name_the_part_and_the_remedy() {
 }
 
 #[test]
-fn times_are_checked_against_the_clock_given() {
+fn checks_validity_at_the_given_time() {
     let leaf = leaf_until(90 * DAY);
     let at = |now| pair_of(leaf.certificate.as_bytes(), leaf.key.as_bytes(), now);
     at(start() + 90 * DAY).unwrap();
@@ -101,7 +100,7 @@ fn times_are_checked_against_the_clock_given() {
 }
 
 #[test]
-fn a_damaged_key_is_not_quoted() {
+fn errors_do_not_quote_a_damaged_key() {
     let leaf = leaf();
     let secret = leaf.key.lines().nth(1).unwrap().to_owned();
     let damaged = leaf.key.replace("-----BEGIN PRIVATE KEY-----", &format!("-----BEGIN {secret}"));

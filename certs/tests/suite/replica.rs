@@ -1,47 +1,72 @@
-//! A replica against the API server in memory, and what it leaves there.
+//! A replica and the API server in memory, and what the replica stores there.
 
 use std::sync::Arc;
 
 use k8s_openapi::ByteString;
-use serde_json::Value;
-use swansong_certs::{Ledger, Manager, Objects, Resolver, SecretData, Settings};
+use serde_json::{Value, json};
+use swansong_certs::{ManagedObjects, Manager, Resolver, SecretData, Settings, StoredPair};
+use swansong_fake_apiserver::{FakeApiServer, Lifetime};
 
-use crate::fake_api::{CONFIGURATION, FakeApi, Life, SECRET};
-use crate::support::{Hands, Recorder, settings};
+use crate::support::{Recorder, TestClock, settings};
+
+pub(crate) const SECRET: &str = "/api/v1/namespaces/swansong/secrets/swansong-webhook-tls";
+pub(crate) const CONFIGURATION: &str =
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/swansong";
+
+/// An API server with a webhook configuration.
+pub(crate) fn api_server() -> FakeApiServer {
+    let webhook = |name: &str| {
+        json!({
+            "name": name,
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "clientConfig": {"service": {"name": "swansong", "namespace": "swansong"}},
+            "fieldOfTheFuture": {"kept": true},
+        })
+    };
+    let server = FakeApiServer::new();
+    server.put(
+        CONFIGURATION,
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": {"name": "swansong"},
+            "webhooks": [webhook("pods.swansong.dev"), webhook("jobs.swansong.dev")],
+        }),
+    );
+    server
+}
 
 pub(crate) struct Replica {
     pub(crate) manager: Manager,
     pub(crate) resolver: Arc<Resolver>,
     pub(crate) events: Recorder,
-    pub(crate) clock: Hands,
-    pub(crate) life: Life,
+    pub(crate) clock: TestClock,
+    pub(crate) lifetime: Lifetime,
 }
 
 impl Replica {
-    pub(crate) fn new(api: &FakeApi) -> Self {
-        Self::with(api, settings(), "")
+    pub(crate) fn new(api: &FakeApiServer) -> Self {
+        Self::with(api, settings())
     }
 
-    pub(crate) fn with(api: &FakeApi, settings: Settings, name: &str) -> Self {
-        let objects = Objects {
+    pub(crate) fn with(api: &FakeApiServer, settings: Settings) -> Self {
+        let objects = ManagedObjects {
             namespace: "swansong".to_owned(),
             secret: "swansong-webhook-tls".to_owned(),
             webhook_configuration: "swansong".to_owned(),
         };
-        let (resolver, events, clock, life) =
-            (Resolver::new(), Recorder::default(), Hands::new(), Life::default());
-        let mut manager = Manager::new(
-            api.mortal_client(&life),
+        let (resolver, events, clock, lifetime) =
+            (Resolver::new(), Recorder::default(), TestClock::new(), Lifetime::default());
+        let manager = Manager::new(
+            api.client_with_lifetime("swansong", &lifetime),
             &objects,
             settings,
             Arc::clone(&resolver),
             Arc::new(clock.clone()),
             Arc::new(events.clone()),
         );
-        if !name.is_empty() {
-            manager = manager.named(name);
-        }
-        Self { manager, resolver, events, clock, life }
+        Self { manager, resolver, events, clock, lifetime }
     }
 
     pub(crate) fn serial(&self) -> String {
@@ -53,21 +78,28 @@ pub(crate) fn bytes(value: &Value) -> Vec<u8> {
     serde_json::from_value::<ByteString>(value.clone()).map(|bytes| bytes.0).unwrap_or_default()
 }
 
-pub(crate) fn stored(api: &FakeApi) -> SecretData {
+/// The pairs of the Secret.
+pub(crate) fn stored(api: &FakeApiServer) -> SecretData {
     let secret = api.get(SECRET).unwrap();
-    let part = |key: &str| bytes(&secret["data"][key]);
-    let note = secret["metadata"]["annotations"]["swansong.dev/serving"].as_str();
-    SecretData {
-        authority_certificate: part("ca.crt"),
-        authority_key: part("ca.key"),
-        certificate: part("tls.crt"),
-        key: part("tls.key"),
-        next_certificate: part("next-ca.crt"),
-        next_key: part("next-ca.key"),
-        previous: part("previous-ca.crt"),
-        ledger: note.map(Ledger::parse).unwrap_or_default(),
-        ..SecretData::default()
-    }
+    let pair = |name: &str| StoredPair {
+        certificate: bytes(&secret["data"][format!("{name}.crt")]),
+        key: bytes(&secret["data"][format!("{name}.key")]),
+    };
+    SecretData { ca: pair("ca"), leaf: pair("tls"), next_ca: pair("next-ca"), ..SecretData::default() }
+}
+
+/// Stores the CA and the leaf of another Secret.
+pub(crate) fn store(api: &FakeApiServer, data: &SecretData) {
+    api.edit(SECRET, |secret| {
+        for (key, part) in [
+            ("ca.crt", &data.ca.certificate),
+            ("ca.key", &data.ca.key),
+            ("tls.crt", &data.leaf.certificate),
+            ("tls.key", &data.leaf.key),
+        ] {
+            secret["data"][key] = serde_json::to_value(ByteString(part.clone())).unwrap();
+        }
+    });
 }
 
 /// The `caBundle` of each webhook in a configuration.
@@ -76,16 +108,17 @@ pub(crate) fn bundles_of(configuration: &Value) -> Vec<Vec<u8>> {
     webhooks.iter().map(|webhook| bytes(&webhook["clientConfig"]["caBundle"])).collect()
 }
 
-pub(crate) fn bundles(api: &FakeApi) -> Vec<Vec<u8>> {
+pub(crate) fn bundles(api: &FakeApiServer) -> Vec<Vec<u8>> {
     bundles_of(&api.get(CONFIGURATION).unwrap())
 }
 
-/// How many authorities each `caBundle` has.
-pub(crate) fn sizes(api: &FakeApi) -> Vec<usize> {
+/// The number of CAs in each `caBundle`.
+pub(crate) fn sizes(api: &FakeApiServer) -> Vec<usize> {
     bundles(api).iter().map(|bundle| String::from_utf8_lossy(bundle).matches("BEGIN").count()).collect()
 }
 
-pub(crate) fn trusted(api: &FakeApi) -> bool {
-    let authority = String::from_utf8(stored(api).authority_certificate).unwrap().replace("\r\n", "\n");
-    bundles(api).iter().all(|bundle| String::from_utf8_lossy(bundle).contains(&authority))
+/// Whether each `caBundle` contains the CA of the Secret.
+pub(crate) fn is_trusted(api: &FakeApiServer) -> bool {
+    let ca = String::from_utf8(stored(api).ca.certificate).unwrap().replace("\r\n", "\n");
+    bundles(api).iter().all(|bundle| String::from_utf8_lossy(bundle).contains(&ca))
 }

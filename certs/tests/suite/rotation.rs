@@ -1,173 +1,230 @@
-//! Changes of authority and of leaf, whole, against an API server in memory.
+//! Rotations of CA and leaf by several replicas against an API server in memory.
 
 use std::time::Duration;
 
 use serde_json::json;
-use swansong_certs::{Event, ManageError, RETIRED, ROTATE, Renewal, SERVING, Stage};
+use swansong_certs::{
+    Clock, Event, MAX_PREVIOUS, ManagerError, RETIRED, ROTATE, RenewalPolicy, Settings, TRUSTED_UNTIL,
+};
 
-use crate::crew::{Crew, REPLICA_EXPIRY, ROUND, SETTLE, settings};
-use crate::fake_api::{CONFIGURATION, FakeApi, SECRET};
-use crate::replica::{Replica, bundles, sizes, stored, trusted};
+use crate::replica::{CONFIGURATION, Replica, SECRET, api_server, bundles, is_trusted, sizes, store, stored};
+use crate::replicas::{OVERLAP, ROUND, Replicas, SETTLE_TIME, settings, short_lived};
 use crate::support::{DAY, fresh, start};
 
-fn is_stage(stage: Stage) -> impl Fn(&Event) -> bool {
-    move |event| matches!(event, Event::Authorities { stage: told, .. } if *told == stage)
-}
-
 #[tokio::test(start_paused = true)]
-async fn an_authority_is_changed_by_hand_with_overlap() {
-    let mut crew = Crew::new(3, &settings()).await;
-    let before = stored(&crew.api);
-    let serials = crew.serials();
+async fn rotates_the_ca_on_request_with_overlap() {
+    let mut all = Replicas::new(3, &short_lived()).await;
+    let before = stored(&all.api);
+    let serials = all.serials();
     assert_eq!(serials.len(), 1);
 
-    crew.request("ca");
-    crew.look().await;
-    assert_eq!(sizes(&crew.api), [2, 2], "old and new");
-    crew.rounds(5).await;
-    assert_eq!(
-        crew.serials(),
-        serials,
-        "the old leaf is served until the API servers know the new authority"
-    );
-    assert_eq!(stored(&crew.api).certificate, before.certificate);
-    assert_eq!(crew.annotation(ROTATE).as_deref(), Some("ca"), "not done yet");
+    all.request("ca");
+    all.check().await;
+    assert_eq!(sizes(&all.api), [2, 2], "current and next CA");
+    all.rounds(5).await;
+    assert_eq!(all.serials(), serials, "the API servers may not know the next CA yet");
+    assert_eq!(stored(&all.api).leaf, before.leaf);
+    assert_eq!(all.annotation(ROTATE).as_deref(), Some("ca"), "not fulfilled yet");
 
-    crew.pass(2 * ROUND).await;
-    let after = stored(&crew.api);
-    assert_ne!(after.authority_certificate, before.authority_certificate);
-    assert_ne!(crew.serials(), serials);
-    assert_eq!(crew.serials().len(), 1);
-    assert_eq!(crew.annotation(ROTATE), None, "done");
-    assert_eq!(sizes(&crew.api), [2, 2], "the old one until nobody needs it");
-    assert_eq!(after.ledger.iter().count(), 3);
-    assert!(crew.annotation(SERVING).unwrap().contains("webhook-2="));
+    all.rounds(2).await;
+    let after = stored(&all.api);
+    assert_ne!(after.ca, before.ca);
+    assert_ne!(all.serials(), serials);
+    assert_eq!(all.serials().len(), 1);
+    assert_eq!(all.annotation(ROTATE), None, "fulfilled");
+    assert_eq!(sizes(&all.api), [2, 2], "the previous CA remains");
+    // The first leaf was issued at the start and is valid for 20 minutes; the tolerance is five.
+    assert!(all.annotation(TRUSTED_UNTIL).unwrap().ends_with("=2026-11-18T12:31:40Z"));
 
-    crew.pass(REPLICA_EXPIRY).await;
-    assert_eq!(sizes(&crew.api), [1, 1]);
-    assert!(trusted(&crew.api));
-    assert_eq!(crew.annotation(SERVING), None, "cleaned");
-    assert_eq!(crew.annotation(RETIRED).unwrap().len(), 16);
-    let end = stored(&crew.api);
-    assert!(end.previous.is_empty() && end.next_certificate.is_empty() && end.next_key.is_empty());
-    assert_eq!(crew.seen(|event| matches!(event, Event::AuthorityAnnounced { .. })), 1);
-    assert_eq!(crew.seen(|event| matches!(event, Event::AuthorityPromoted { .. })), 1);
-    assert_eq!(crew.seen(|event| matches!(event, Event::AuthorityRetired { .. })), 1);
-    assert_eq!(crew.seen(|event| matches!(event, Event::AuthorityFound { .. })), 0);
-    for stage in [Stage::Announced, Stage::Overlap] {
-        assert_eq!(crew.seen(is_stage(stage)), 3, "{stage}");
+    all.pass(OVERLAP - 8 * ROUND).await;
+    assert_eq!(sizes(&all.api), [2, 2], "its last leaf may still be accepted somewhere");
+    all.rounds(2).await;
+    assert_eq!(sizes(&all.api), [1, 1]);
+    assert!(is_trusted(&all.api));
+    assert_eq!(all.annotation(TRUSTED_UNTIL), None);
+    assert_eq!(all.annotation(RETIRED).unwrap().len(), 16);
+    assert!(all.api.get(SECRET).unwrap()["data"]["previous-ca.crt"].is_null());
+    assert!(stored(&all.api).next_ca.is_empty());
+    for (events, count) in [
+        (all.count(|event| matches!(event, Event::CaAnnounced { .. })), 1),
+        (all.count(|event| matches!(event, Event::CaPromoted { .. })), 1),
+        (all.count(|event| matches!(event, Event::CaRetired { .. })), 1),
+        (all.count(|event| matches!(event, Event::CaAdopted { .. })), 0),
+        (all.count(|event| matches!(event, Event::CasChanged { next_pending: true, .. })), 3),
+        (all.count(|event| matches!(event, Event::CasChanged { trusted: 2, next_pending: false, .. })), 3),
+    ] {
+        assert_eq!(events, count);
     }
-
-    crew.api.take_log();
-    crew.pass(Duration::from_mins(10)).await;
-    assert!(crew.api.take_log().iter().all(|line| line.starts_with("GET")), "and then peace");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leaf_is_renewed_by_hand_at_once() {
-    let mut crew = Crew::new(2, &settings()).await;
-    let (before, serials) = (stored(&crew.api), crew.serials());
-    crew.request("leaf");
-    crew.look().await;
-    assert_ne!(crew.serials(), serials);
-    assert_eq!(crew.serials().len(), 1);
-    assert_eq!(crew.annotation(ROTATE), None);
-    assert_eq!(stored(&crew.api).authority_certificate, before.authority_certificate);
-    assert_eq!(crew.seen(|event| matches!(event, Event::LeafIssued { .. })), 2);
+async fn only_reads_after_a_rotation() {
+    let mut all = Replicas::new(3, &settings()).await;
+    all.request("ca");
+    all.pass(SETTLE_TIME + 2 * ROUND).await;
+    all.api.take_requests();
+    all.pass(Duration::from_mins(10)).await;
+    assert!(all.api.take_requests().iter().all(|line| line.starts_with("GET")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_annotation_asks_for_in_vain_is_told_once_and_left_there() {
-    let mut crew = Crew::new(1, &settings()).await;
-    crew.request("everything");
-    crew.pass(Duration::from_mins(1)).await;
-    let told = crew.replicas[0].events.take();
-    let told: Vec<_> = told.iter().filter(|event| matches!(event, Event::RequestIgnored { .. })).collect();
-    assert_eq!(told.len(), 1);
-    assert!(told[0].to_string().contains(r#"says "everything", which is ignored; it can be ca or leaf"#));
-    assert_eq!(crew.annotation(ROTATE).as_deref(), Some("everything"));
+async fn a_previous_ca_remains_until_a_replica_that_is_cut_off_has_no_valid_leaf() {
+    let mut all = Replicas::new(2, &short_lived()).await;
+    let cut_off = all.replicas.pop().unwrap();
+    let pair = cut_off.resolver.current().unwrap();
+    all.request("ca");
+    while sizes(&all.api) != [1, 1]
+        || stored(&all.api).next_ca.is_empty() && all.annotation(RETIRED).is_none()
+    {
+        all.rounds(1).await;
+        if all.replicas[0].clock.now() <= pair.not_after() {
+            let ca = bundles(&all.api).iter().all(|bundle| crate::simulation::trusts(bundle, &pair));
+            assert!(ca, "the leaf is valid and its CA isn't trusted");
+        }
+    }
+    assert!(all.replicas[0].clock.now() >= pair.not_after() + Duration::from_mins(5));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_authority_is_changed_long_before_its_end_and_a_leaf_before_its() {
-    let mut crew = Crew::new(2, &settings()).await;
-    let (before, serials) = (stored(&crew.api), crew.serials());
-    crew.sleep(61 * DAY);
-    crew.look().await;
-    assert_ne!(crew.serials(), serials);
-    assert_eq!(stored(&crew.api).authority_certificate, before.authority_certificate);
-    let due = |event: &Event| matches!(event, Event::LeafIssued { reason, .. } if reason.contains("one before ends"));
-    assert_eq!(crew.seen(due), 1);
-
-    // Ten years and the hour of backdating; two thirds of that are over.
-    crew.sleep(2373 * DAY);
-    crew.look().await;
-    crew.pass(SETTLE + REPLICA_EXPIRY + 4 * ROUND).await;
-    assert_ne!(stored(&crew.api).authority_certificate, before.authority_certificate);
-    assert_eq!(sizes(&crew.api), [1, 1]);
-    let due = |event: &Event| matches!(event, Event::AuthorityAnnounced { reason, .. } if reason.contains("one before ends"));
-    assert_eq!(crew.seen(due), 1);
+async fn renews_the_leaf_at_once_on_request() {
+    let mut all = Replicas::new(2, &settings()).await;
+    let (before, serials) = (stored(&all.api), all.serials());
+    all.request("leaf");
+    all.check().await;
+    assert_ne!(all.serials(), serials);
+    assert_eq!(all.serials().len(), 1);
+    assert_eq!(all.annotation(ROTATE), None);
+    assert_eq!(stored(&all.api).ca, before.ca);
+    assert_eq!(all.count(|event| matches!(event, Event::LeafIssued { .. })), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leaf_that_ended_while_nobody_ran_is_renewed_at_start_and_said_so() {
-    let crew = Crew::new(1, &settings()).await;
-    let before = stored(&crew.api);
-    let mut late = Replica::with(&crew.api, settings(), "late");
-    late.clock.set(start() + 91 * DAY);
-    late.manager.ensure().await.unwrap();
-    assert_eq!(stored(&crew.api).authority_certificate, before.authority_certificate);
-    assert_ne!(stored(&crew.api).certificate, before.certificate);
-    let told = late.events.take();
+async fn revokes_all_cas_at_once_on_request() {
+    let mut all = Replicas::new(2, &settings()).await;
+    all.request("ca");
+    all.pass(SETTLE_TIME + 2 * ROUND).await;
+    all.request("ca");
+    all.check().await;
+    assert_eq!(sizes(&all.api), [3, 3], "previous, current and next");
+    let (before, serials) = (stored(&all.api), all.serials());
+
+    all.request("revoke-ca");
+    all.check().await;
+    let after = stored(&all.api);
+    assert!(after.ca != before.ca && after.ca != before.next_ca);
+    assert_eq!(sizes(&all.api), [1, 1]);
+    assert!(is_trusted(&all.api));
+    assert_ne!(all.serials(), serials);
+    assert_eq!(all.serials().len(), 1, "each replica serves the new leaf with its first check");
+    assert_eq!(all.annotation(ROTATE), None);
+    assert_eq!(all.annotation(RETIRED).unwrap().split(' ').count(), 3);
+    let revoked =
+        |event: &Event| matches!(event, Event::CaRetired { reason, .. } if reason == "it was revoked");
+    assert_eq!(all.count(revoked), 3);
+    all.rounds(3).await;
+    assert_eq!(sizes(&all.api), [1, 1], "none returns");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reports_an_unknown_request_once_and_keeps_the_annotation() {
+    let mut all = Replicas::new(1, &settings()).await;
+    all.request("everything");
+    all.pass(Duration::from_mins(1)).await;
+    let events = all.replicas[0].events.take();
+    let unknown: Vec<_> =
+        events.iter().filter(|event| matches!(event, Event::UnknownRotationRequest { .. })).collect();
+    assert_eq!(unknown.len(), 1);
     assert!(
-        matches!(&told[0], Event::LeafIssued { reason, .. } if reason.contains("expired at 2027-02-")),
-        "{told:?}"
+        unknown[0].to_string().contains(r#"is "everything", which is ignored; use ca, leaf or revoke-ca"#)
     );
-
-    // Where it can't be renewed, that is an error that says what to do, and the old one is still better than none.
-    let mut barred = Replica::with(&crew.api, settings(), "barred");
-    barred.manager.ensure().await.unwrap();
-    barred.clock.set(start() + 200 * DAY);
-    crew.api.refuse(&http::Method::PUT, 403, 1);
-    let error = barred.manager.ensure().await.unwrap_err().to_string();
-    assert!(error.contains("can't update Secret") && error.contains("RBAC"), "{error}");
-    assert!(barred.resolver.current().is_some());
+    assert_eq!(all.annotation(ROTATE).as_deref(), Some("everything"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn lives_of_seconds_go_on_and_on() {
-    let mut brief = settings();
-    brief.authority_validity = Duration::from_mins(4);
-    brief.leaf_validity = Duration::from_mins(1);
-    brief.settle = Duration::from_secs(20);
-    brief.replica_expiry = Duration::from_secs(30);
-    let mut crew = Crew::new(2, &brief).await;
-    let mut most = 0;
+async fn renews_ca_and_leaf_after_two_thirds_of_their_validity() {
+    let mut all = Replicas::new(2, &settings()).await;
+    let (before, serials) = (stored(&all.api), all.serials());
+    all.skip(61 * DAY);
+    all.check().await;
+    assert_ne!(all.serials(), serials);
+    assert_eq!(stored(&all.api).ca, before.ca);
+    let due = |event: &Event| matches!(event, Event::LeafIssued { reason, .. } if reason.contains("previous one expires"));
+    assert_eq!(all.count(due), 1);
+
+    // Ten years and an hour; two thirds of that have passed.
+    all.skip(2373 * DAY);
+    all.check().await;
+    all.pass(SETTLE_TIME + 4 * ROUND).await;
+    assert_ne!(stored(&all.api).ca, before.ca);
+    let due = |event: &Event| matches!(event, Event::CaAnnounced { reason, .. } if reason.contains("previous one expires"));
+    assert_eq!(all.count(due), 1);
+    all.skip(91 * DAY);
+    all.check().await;
+    all.rounds(2).await;
+    assert_eq!(sizes(&all.api), [1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn renews_a_leaf_at_start_that_expired_while_no_replica_ran() {
+    let all = Replicas::new(1, &settings()).await;
+    let before = stored(&all.api);
+    let mut late = Replica::with(&all.api, settings());
+    late.clock.set(start() + 91 * DAY);
+    late.manager.reconcile().await.unwrap();
+    assert_eq!(stored(&all.api).ca, before.ca);
+    assert_ne!(stored(&all.api).leaf, before.leaf);
+    let events = late.events.take();
+    assert!(
+        matches!(&events[0], Event::LeafIssued { reason, .. } if reason.contains("expired at 2027-02-")),
+        "{events:?}"
+    );
+
+    // Without the right to update, the error says what to do, and the expired leaf is served rather than none.
+    let mut forbidden = Replica::with(&all.api, settings());
+    forbidden.manager.reconcile().await.unwrap();
+    forbidden.clock.set(start() + 200 * DAY);
+    all.api.fail(&http::Method::PUT, 403, 1);
+    let error = forbidden.manager.reconcile().await.unwrap_err().to_string();
+    assert!(error.contains("can't update Secret") && error.contains("RBAC"), "{error}");
+    assert!(forbidden.resolver.current().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn validities_of_minutes_rotate_without_a_gap() {
+    let brief = Settings {
+        ca_validity: Duration::from_mins(4),
+        leaf_validity: Duration::from_mins(1),
+        settle_time: Duration::from_secs(20),
+        clock_tolerance: Duration::from_secs(10),
+        ..settings()
+    };
+    let mut all = Replicas::new(2, &brief).await;
+    let mut largest = 0;
     for _ in 0..180 {
-        crew.pass(ROUND).await;
-        let now = start() + Duration::from_mins(30);
-        assert!(crew.replicas.iter().all(|replica| {
-            let pair = replica.resolver.current().unwrap();
-            pair.not_after() > std::cmp::min(now, swansong_certs::Clock::now(&replica.clock))
-        }));
-        most = most.max(sizes(&crew.api)[0]);
+        all.rounds(1).await;
+        assert!(
+            all.replicas
+                .iter()
+                .all(|replica| { replica.resolver.current().unwrap().not_after() > replica.clock.now() })
+        );
+        largest = largest.max(sizes(&all.api)[0]);
     }
-    assert_eq!(most, 2);
-    let authorities = crew.seen(|event| matches!(event, Event::AuthorityPromoted { .. }));
-    let leaves = crew.seen(|event| matches!(event, Event::LeafIssued { .. }));
-    assert!((9..=14).contains(&authorities), "{authorities} in half an hour");
+    assert_eq!(largest, 2);
+    let cas = all.count(|event| matches!(event, Event::CaPromoted { .. }));
+    let leaves = all.count(|event| matches!(event, Event::LeafIssued { .. }));
+    assert!((9..=14).contains(&cas), "{cas} in half an hour");
     assert!((40..=70).contains(&leaves), "{leaves} in half an hour");
-    assert_eq!(crew.seen(|event| matches!(event, Event::AuthorityIssued { .. })), 1, "never in haste");
+    assert_eq!(all.count(|event| matches!(event, Event::CaIssued { .. })), 1, "never without announcement");
 }
 
 #[test]
-fn a_renewal_that_is_asked_for_earlier_than_half_a_life_comes_at_half() {
+fn no_renewal_is_due_in_the_first_half_of_a_validity() {
     let end = start() + 100 * DAY;
     let rows = [
-        (Renewal::TwoThirds, start() + 99 * DAY / 3 * 2 + DAY / 3 * 2),
-        (Renewal::Before(30 * DAY), start() + 70 * DAY),
-        (Renewal::Before(80 * DAY), start() + 50 * DAY),
-        (Renewal::Before(Duration::ZERO), end),
+        (RenewalPolicy::TwoThirds, start() + 99 * DAY / 3 * 2 + DAY / 3 * 2),
+        (RenewalPolicy::Before(30 * DAY), start() + 70 * DAY),
+        (RenewalPolicy::Before(80 * DAY), start() + 50 * DAY),
+        (RenewalPolicy::Before(Duration::ZERO), end),
     ];
     for (renewal, due) in rows {
         assert_eq!(renewal.due(start(), end), due, "{renewal:?}");
@@ -175,172 +232,204 @@ fn a_renewal_that_is_asked_for_earlier_than_half_a_life_comes_at_half() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_still_serves_the_old_leaf_is_waited_for_and_one_that_is_gone_is_not() {
-    let mut crew = Crew::new(2, &settings()).await;
-    crew.request("ca");
-    crew.rounds(4).await;
-    // It takes the old leaf, and by its own clock the settle time begins only now.
-    let mut late = Replica::with(&crew.api, settings(), "webhook-late");
-    late.clock.set(start() + SETTLE - 2 * ROUND);
-    late.manager.ensure().await.unwrap();
-    let old = late.serial();
-    crew.replicas.push(late);
-    crew.pass(4 * ROUND).await;
-    assert_eq!(crew.replicas[2].serial(), old);
-    assert_ne!(crew.replicas[0].serial(), old);
-    let entry = stored(&crew.api).ledger.get("webhook-late").cloned().unwrap();
-    assert_ne!(&entry.serves, &stored(&crew.api).ledger.get("webhook-0").unwrap().serves);
-
-    // Then nothing is heard of it any more.
-    let late = crew.replicas.pop();
-    crew.rounds(12).await;
-    assert_eq!(sizes(&crew.api), [2, 2]);
-    crew.pass(8 * ROUND).await;
-    assert_eq!(sizes(&crew.api), [1, 1]);
-    drop(late);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_authority_whose_key_is_lost_is_replaced_with_overlap() {
-    let mut crew = Crew::new(2, &settings()).await;
-    let serials = crew.serials();
-    crew.api.edit(SECRET, |secret| secret["data"]["ca.key"] = json!("Z2FyYmFnZQ=="));
-    crew.rounds(5).await;
-    assert_eq!(crew.serials(), serials);
-    // A replica that starts now serves the leaf that is trusted.
-    let mut newcomer = Replica::new(&crew.api);
-    newcomer.manager.ensure().await.unwrap();
-    assert_eq!(newcomer.serial(), serials[0]);
-    crew.pass(REPLICA_EXPIRY + 4 * ROUND).await;
-    assert_ne!(crew.serials(), serials);
-    assert_eq!(sizes(&crew.api), [1, 1]);
-    let told = |event: &Event| matches!(event, Event::AuthorityAnnounced { reason, .. } if reason.contains("ca.key holds no private key"));
-    assert_eq!(crew.seen(told), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_deleted_secret_is_made_anew_while_the_old_leaf_is_served_until_the_new_one_is_trusted() {
-    let mut crew = Crew::new(2, &settings()).await;
-    let serials = crew.serials();
-    crew.api.delete(SECRET);
-    crew.rounds(5).await;
-    assert_eq!(crew.serials(), serials);
-    assert_eq!(sizes(&crew.api), [2, 2]);
-    crew.pass(REPLICA_EXPIRY + 4 * ROUND).await;
-    assert_ne!(crew.serials(), serials);
-    assert_eq!(crew.serials().len(), 1);
-    assert_eq!(sizes(&crew.api), [1, 1]);
-    assert_eq!(crew.seen(|event| matches!(event, Event::AuthorityFound { .. })), 1);
-    let told = |event: &Event| matches!(event, Event::AuthorityIssued { reason, .. } if reason.contains("there was none"));
-    assert_eq!(crew.seen(told), 2, "at the beginning and now");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_retired_authority_that_an_old_manifest_brings_back_goes_again() {
-    let mut crew = Crew::new(1, &settings()).await;
-    let old = bundles(&crew.api)[0].clone();
-    crew.request("ca");
-    crew.pass(SETTLE + REPLICA_EXPIRY + 4 * ROUND).await;
-    assert_eq!(sizes(&crew.api), [1, 1]);
-    let text = serde_json::to_value(k8s_openapi::ByteString(old)).unwrap();
-    crew.api.edit(CONFIGURATION, |object| object["webhooks"][0]["clientConfig"]["caBundle"] = text.clone());
-    crew.look().await;
-    assert_eq!(sizes(&crew.api), [1, 1]);
-    assert!(trusted(&crew.api));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_successor_isnt_taken_into_use_before_it_is_in_the_bundle_of_every_webhook() {
-    let mut crew = Crew::new(1, &settings()).await;
-    let before = stored(&crew.api);
-    let bundle = serde_json::to_value(k8s_openapi::ByteString(bundles(&crew.api)[0].clone())).unwrap();
-    crew.request("ca");
-    crew.rounds(5).await;
-    // A tool puts the old manifest back, and does so again between the look and the step.
-    crew.api.edit(CONFIGURATION, |object| object["webhooks"][1]["clientConfig"]["caBundle"] = bundle);
-    tokio::time::advance(2 * ROUND).await;
-    crew.look().await;
-    assert_eq!(stored(&crew.api).authority_certificate, before.authority_certificate);
-    crew.rounds(5).await;
-    assert_eq!(stored(&crew.api).authority_certificate, before.authority_certificate, "waits anew");
-    crew.pass(2 * ROUND).await;
-    assert_ne!(stored(&crew.api).authority_certificate, before.authority_certificate);
-}
-
-#[tokio::test(start_paused = true)]
-async fn clocks_that_are_off_go_by_the_api_servers() {
-    let mut crew = Crew::new(3, &settings()).await;
-    let (before, serials) = (stored(&crew.api), crew.serials());
-    crew.api.set_time(start() + DAY);
-    crew.replicas[0].clock.set(start() + 400 * DAY);
-    crew.replicas[1].clock.set(start() - 400 * DAY);
-    crew.replicas[2].clock.set(start() + DAY + Duration::from_mins(1));
-    crew.api.take_log();
-    for _ in 0..5 {
-        crew.look().await;
+async fn a_second_rotation_does_not_wait_for_the_end_of_the_first() {
+    let mut all = Replicas::new(2, &settings()).await;
+    for rotations in 1..=MAX_PREVIOUS {
+        all.request("ca");
+        all.pass(SETTLE_TIME + 2 * ROUND).await;
+        assert_eq!(sizes(&all.api), [rotations + 1; 2]);
+        assert_eq!(all.annotation(ROTATE), None);
+        tokio::time::advance(Duration::from_mins(10)).await;
     }
-    assert_eq!(stored(&crew.api), before);
-    assert_eq!(crew.serials(), serials);
-    assert!(crew.api.take_log().iter().all(|line| line.starts_with("GET")));
-    let told: Vec<_> = crew.replicas.iter().map(|replica| replica.events.take()).collect();
-    let off =
-        |events: &[Event]| events.iter().filter(|event| matches!(event, Event::ClockOff { .. })).count();
-    assert_eq!(told.iter().map(|events| off(events)).collect::<Vec<_>>(), [1, 1, 0], "{told:?}");
-    let text = told[0].iter().find(|event| matches!(event, Event::ClockOff { .. })).unwrap().to_string();
-    assert!(text.contains("is 34473600 s ahead of the API server's"), "{text}");
-    crew.replicas[0].clock.set(start() + DAY);
-    crew.look().await;
-    assert_eq!(crew.replicas[0].events.take(), [Event::ClockRight]);
+    // Further CAs would make the bundle grow without bound, so the rotation waits until a previous one expires.
+    all.request("ca");
+    all.pass(2 * SETTLE_TIME).await;
+    assert_eq!(all.annotation(ROTATE).as_deref(), Some("ca"));
+    assert_eq!(sizes(&all.api), [MAX_PREVIOUS + 2; 2]);
+    let retired = |event: &Event| matches!(event, Event::CaRetired { .. });
+    assert_eq!(all.count(retired), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_that_undo_each_other_stop_doing_so() {
-    let api = FakeApi::new();
-    // Two Deployments of different names on one Secret.
+async fn a_replica_that_joins_during_a_rotation_serves_the_old_leaf_until_it_has_observed_the_new_ca() {
+    let mut all = Replicas::new(2, &settings()).await;
+    all.request("ca");
+    all.rounds(4).await;
+    let mut late = Replica::with(&all.api, settings());
+    late.clock.set(start() + 4 * ROUND);
+    late.manager.reconcile().await.unwrap();
+    let old = late.serial();
+    all.replicas.push(late);
+    all.rounds(4).await;
+    assert_eq!(all.replicas[2].serial(), old);
+    assert_ne!(all.replicas[0].serial(), old);
+    all.rounds(3).await;
+    assert_eq!(all.serials().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replaces_a_ca_without_its_key_with_overlap() {
+    let mut all = Replicas::new(2, &short_lived()).await;
+    let serials = all.serials();
+    all.api.edit(SECRET, |secret| secret["data"]["ca.key"] = json!("Z2FyYmFnZQ=="));
+    all.rounds(5).await;
+    assert_eq!(all.serials(), serials);
+    // A replica that starts now serves the trusted leaf.
+    let mut late = Replica::with(&all.api, short_lived());
+    late.manager.reconcile().await.unwrap();
+    assert_eq!(late.serial(), serials[0]);
+    all.pass(OVERLAP + 4 * ROUND).await;
+    assert_ne!(all.serials(), serials);
+    assert_eq!(sizes(&all.api), [1, 1]);
+    let announced = |event: &Event| matches!(event, Event::CaAnnounced { reason, .. } if reason.contains("ca.key holds no private key"));
+    assert_eq!(all.count(announced), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_secret_is_created_while_replicas_serve_the_old_leaf() {
+    let mut all = Replicas::new(2, &short_lived()).await;
+    let serials = all.serials();
+    all.api.delete(SECRET);
+    all.rounds(5).await;
+    assert_eq!(all.serials(), serials);
+    assert_eq!(sizes(&all.api), [2, 2]);
+    all.pass(OVERLAP + 4 * ROUND).await;
+    assert_ne!(all.serials(), serials);
+    assert_eq!(all.serials().len(), 1);
+    assert_eq!(sizes(&all.api), [1, 1]);
+    assert_eq!(all.count(|event| matches!(event, Event::CaAdopted { .. })), 1);
+    let issued =
+        |event: &Event| matches!(event, Event::CaIssued { reason, .. } if reason.contains("there was none"));
+    assert_eq!(all.count(issued), 2, "at the start and after the deletion");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_list_of_previous_cas_is_restored_from_the_bundle() {
+    let mut all = Replicas::new(1, &settings()).await;
+    all.request("ca");
+    all.pass(SETTLE_TIME + 2 * ROUND).await;
+    let until = all.annotation(TRUSTED_UNTIL).unwrap();
+    let (id, _) = until.split_once('=').unwrap();
+    all.api.edit(SECRET, |secret| secret["data"]["previous-ca.crt"] = json!("Z2FyYmFnZQ=="));
+    all.rounds(3).await;
+    assert_eq!(sizes(&all.api), [2, 2]);
+    assert!(all.annotation(TRUSTED_UNTIL).unwrap().starts_with(id));
+
+    // A previous CA without a time gets one that no leaf can outlive.
+    all.api.edit(SECRET, |secret| secret["metadata"]["annotations"][TRUSTED_UNTIL] = json!("?"));
+    all.rounds(1).await;
+    assert!(all.annotation(TRUSTED_UNTIL).unwrap().starts_with(&format!("{id}=2027-02-")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_can_end_the_overlap_by_the_annotation() {
+    let mut all = Replicas::new(2, &settings()).await;
+    all.request("ca");
+    all.pass(SETTLE_TIME + 2 * ROUND).await;
+    let until = all.annotation(TRUSTED_UNTIL).unwrap();
+    let (id, _) = until.split_once('=').unwrap();
+    let past = json!(format!("{id}=2026-01-01T00:00:00Z"));
+    all.api.edit(SECRET, |secret| secret["metadata"]["annotations"][TRUSTED_UNTIL] = past);
+    all.rounds(1).await;
+    assert_eq!(sizes(&all.api), [1, 1]);
+    assert_eq!(all.annotation(RETIRED).as_deref(), Some(id));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retired_ca_that_an_old_manifest_restores_is_removed_again() {
+    let mut all = Replicas::new(1, &short_lived()).await;
+    let old = bundles(&all.api)[0].clone();
+    all.request("ca");
+    all.pass(OVERLAP + 4 * ROUND).await;
+    assert_eq!(sizes(&all.api), [1, 1]);
+    let text = serde_json::to_value(k8s_openapi::ByteString(old)).unwrap();
+    all.api.edit(CONFIGURATION, |object| object["webhooks"][0]["clientConfig"]["caBundle"] = text);
+    all.check().await;
+    assert_eq!(sizes(&all.api), [1, 1]);
+    assert!(is_trusted(&all.api));
+}
+
+#[tokio::test(start_paused = true)]
+async fn promotes_the_next_ca_only_when_every_webhook_has_it() {
+    let mut all = Replicas::new(1, &settings()).await;
+    let before = stored(&all.api);
+    let bundle = serde_json::to_value(k8s_openapi::ByteString(bundles(&all.api)[0].clone())).unwrap();
+    all.request("ca");
+    all.rounds(5).await;
+    // A tool restores the old manifest after the last observation.
+    all.api.edit(CONFIGURATION, |object| object["webhooks"][1]["clientConfig"]["caBundle"] = bundle);
+    tokio::time::advance(2 * ROUND).await;
+    all.check().await;
+    assert_eq!(stored(&all.api).ca, before.ca);
+    all.rounds(5).await;
+    assert_eq!(stored(&all.api).ca, before.ca, "the settle time starts again");
+    all.rounds(2).await;
+    assert_ne!(stored(&all.api).ca, before.ca);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_with_wrong_clocks_use_the_api_servers_time() {
+    let mut all = Replicas::new(3, &settings()).await;
+    let (before, serials) = (stored(&all.api), all.serials());
+    all.api.set_time(start() + DAY);
+    all.replicas[0].clock.set(start() + 400 * DAY);
+    all.replicas[1].clock.set(start() - 400 * DAY);
+    all.replicas[2].clock.set(start() + DAY + Duration::from_mins(1));
+    all.api.take_requests();
+    for _ in 0..5 {
+        all.check().await;
+    }
+    assert_eq!(stored(&all.api), before);
+    assert_eq!(all.serials(), serials);
+    assert!(all.api.take_requests().iter().all(|line| line.starts_with("GET")));
+    let events: Vec<_> = all.replicas.iter().map(|replica| replica.events.take()).collect();
+    let is_skew = |event: &&Event| matches!(event, Event::ClockSkewDetected { .. });
+    let skews: Vec<_> = events.iter().map(|events| events.iter().filter(is_skew).count()).collect();
+    assert_eq!(skews, [1, 1, 0], "{events:?}");
+    let text = events[0].iter().find(is_skew).unwrap().to_string();
+    assert!(text.contains("is 34473600 s ahead of the API server's"), "{text}");
+    all.replicas[0].clock.set(start() + DAY);
+    all.check().await;
+    assert_eq!(all.replicas[0].events.take(), [Event::ClockSkewResolved]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_that_revert_each_other_stop_renewing() {
+    let api = api_server();
+    // Two Deployments with different names on one Secret.
     let mut other = settings();
     other.dns_names = swansong_certs::service_names("other", "swansong");
-    let (mut one, mut two) = (Replica::new(&api), Replica::with(&api, other, "two"));
-    let mut undone = 0;
+    let (mut one, mut two) = (Replica::new(&api), Replica::with(&api, other));
+    let mut refused = 0;
     for _ in 0..30 {
         for replica in [&mut one, &mut two] {
-            match replica.manager.ensure().await {
+            match replica.manager.reconcile().await {
                 Ok(()) => {}
-                Err(ManageError::Undone { object, times: 3, reason, .. }) => {
-                    assert!(
-                        object.contains("swansong-webhook-tls") && reason.contains("not for"),
-                        "{reason}"
-                    );
-                    undone += 1;
+                Err(ManagerError::RenewedTooOften { object, renewals: 3, reason, .. }) => {
+                    let named = object.contains("swansong-webhook-tls") && reason.contains("not valid for");
+                    assert!(named, "{reason}");
+                    refused += 1;
                 }
                 Err(error) => panic!("{error}"),
             }
         }
         tokio::time::advance(ROUND).await;
     }
-    assert!(undone > 20, "{undone}");
-    assert_eq!(one.events.seen(|event| matches!(event, Event::LeafIssued { .. })), 3);
+    assert!(refused > 20, "{refused}");
+    assert_eq!(one.events.count(|event| matches!(event, Event::LeafIssued { .. })), 3);
     assert!(one.resolver.current().is_some() && two.resolver.current().is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_foreign_authority_put_there_by_hand_is_taken_over_with_overlap() {
-    let mut crew = Crew::new(2, &settings()).await;
-    let serials = crew.serials();
+async fn a_ca_that_a_user_stores_is_used_with_overlap() {
+    let mut all = Replicas::new(2, &settings()).await;
+    let serials = all.serials();
     let other = fresh(&settings(), start()).data;
-    crew.api.edit(SECRET, |secret| {
-        for (key, part) in [
-            ("ca.crt", &other.authority_certificate),
-            ("ca.key", &other.authority_key),
-            ("tls.crt", &other.certificate),
-            ("tls.key", &other.key),
-        ] {
-            secret["data"][key] = serde_json::to_value(k8s_openapi::ByteString(part.clone())).unwrap();
-        }
-    });
-    crew.rounds(5).await;
-    assert_eq!(crew.serials(), serials);
-    crew.pass(REPLICA_EXPIRY + 4 * ROUND).await;
-    assert_ne!(crew.serials(), serials);
-    assert_eq!(stored(&crew.api).certificate, other.certificate);
-    assert_eq!(sizes(&crew.api), [1, 1]);
+    store(&all.api, &other);
+    all.rounds(5).await;
+    assert_eq!(all.serials(), serials);
+    all.rounds(3).await;
+    assert_ne!(all.serials(), serials);
+    assert_eq!(stored(&all.api).leaf, other.leaf);
+    assert_eq!(sizes(&all.api), [2, 2], "the CA that it replaced remains for its leaves");
 }

@@ -1,18 +1,18 @@
-//! What the tests share: a clock that stands, a recorder of events, pairs to order.
+//! A clock to set, a recorder of events, and certificates.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use swansong_certs::{
-    Authority, Clock, Decision, Event, Fresh, Issued, Observer, Outcome, Pair, PemPair, SecretData, Settings,
-    carry_out, decide,
+    CertificateAuthority, Clock, Decision, Event, IssuedCertificate, Observer, Outcome, Pair, PemPair,
+    SecretData, SecretUpdate, Settings, apply, decide,
 };
 
 pub(crate) const DAY: Duration = Duration::from_hours(24);
 pub(crate) const NAME: &str = "Secret swansong/swansong-webhook-tls";
 pub(crate) const DNS: &str = "swansong.swansong.svc";
 
-/// A fixed moment; no test depends on when it runs.
+/// A fixed time, so that no test depends on when it runs.
 pub(crate) fn start() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_795_000_000)
 }
@@ -22,9 +22,9 @@ pub(crate) fn settings() -> Settings {
 }
 
 #[derive(Clone)]
-pub(crate) struct Hands(Arc<Mutex<SystemTime>>);
+pub(crate) struct TestClock(Arc<Mutex<SystemTime>>);
 
-impl Hands {
+impl TestClock {
     pub(crate) fn new() -> Self {
         Self(Arc::new(Mutex::new(start())))
     }
@@ -38,7 +38,7 @@ impl Hands {
     }
 }
 
-impl Clock for Hands {
+impl Clock for TestClock {
     fn now(&self) -> SystemTime {
         *self.0.lock().unwrap()
     }
@@ -52,8 +52,8 @@ impl Recorder {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
-    pub(crate) fn seen(&self, what: impl Fn(&Event) -> bool) -> usize {
-        self.0.lock().unwrap().iter().filter(|event| what(event)).count()
+    pub(crate) fn count(&self, is_counted: impl Fn(&Event) -> bool) -> usize {
+        self.0.lock().unwrap().iter().filter(|event| is_counted(event)).count()
     }
 }
 
@@ -63,24 +63,24 @@ impl Observer for Recorder {
     }
 }
 
-pub(crate) fn authority_of(issued: &Issued, now: SystemTime) -> Authority {
+pub(crate) fn ca_of(issued: &IssuedCertificate, now: SystemTime) -> CertificateAuthority {
     let pem = PemPair {
         certificate_name: "ca.crt",
         certificate: issued.certificate.as_bytes(),
         key_name: "ca.key",
         key: issued.key.as_bytes(),
     };
-    Authority::from_pem(&pem, now).unwrap()
+    CertificateAuthority::from_pem(&pem, now).unwrap()
 }
 
-/// A leaf for [`DNS`] of an authority of its own.
-pub(crate) fn leaf() -> Issued {
+/// A leaf for [`DNS`] of a new CA.
+pub(crate) fn leaf() -> IssuedCertificate {
     leaf_until(90 * DAY)
 }
 
-pub(crate) fn leaf_until(validity: Duration) -> Issued {
-    let authority = authority_of(&Authority::create(start(), 3650 * DAY).unwrap(), start());
-    authority.issue(&[DNS.to_owned()], start(), validity).unwrap()
+pub(crate) fn leaf_until(validity: Duration) -> IssuedCertificate {
+    let ca = ca_of(&CertificateAuthority::create(start(), 3650 * DAY).unwrap(), start());
+    ca.issue(&[DNS.to_owned()], start(), validity).unwrap()
 }
 
 pub(crate) fn pair_of(
@@ -91,24 +91,24 @@ pub(crate) fn pair_of(
     Pair::from_pem(&PemPair { certificate_name: "tls.crt", certificate, key_name: "tls.key", key }, now)
 }
 
-/// What a first replica stores.
-pub(crate) fn fresh(settings: &Settings, now: SystemTime) -> Fresh {
-    carry_out_fresh(decide(NAME, None, now, settings), None, now, settings)
+/// The content that the first replica stores.
+pub(crate) fn fresh(settings: &Settings, now: SystemTime) -> SecretUpdate {
+    apply_changed(decide(NAME, None, now, settings), None, now, settings)
 }
 
-pub(crate) fn carry_out_fresh(
+pub(crate) fn apply_changed(
     decision: Decision,
     stored: Option<&SecretData>,
     now: SystemTime,
     settings: &Settings,
-) -> Fresh {
-    match carry_out(decision, NAME, stored, now, settings).unwrap() {
-        Outcome::Fresh(fresh) => *fresh,
-        Outcome::Kept(_) => panic!("nothing was made"),
+) -> SecretUpdate {
+    match apply(decision, NAME, stored, now, settings).unwrap() {
+        Outcome::Changed(update) => *update,
+        Outcome::Unchanged(_) => panic!("unchanged"),
     }
 }
 
-/// Lets other tasks run until the condition holds; the time that passes is tokio's paused one.
+/// Lets other tasks run until the condition holds, in tokio's paused time.
 pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
     for _ in 0..100_000 {
         if condition() {

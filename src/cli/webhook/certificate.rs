@@ -1,4 +1,4 @@
-//! Where the webhook's certificate comes from: files that someone else keeps, or a Secret that Swansong keeps.
+//! The webhook's certificate: from files, or from a Secret that Swansong manages.
 
 use std::env;
 use std::path::PathBuf;
@@ -8,25 +8,18 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use rustls::ServerConfig;
 use swansong_certs::{
-    ClientRootsWatcher, FilePair, FileWatcher, Manager, MinimumTls, Objects, Observer, Resolver, SystemClock,
-    TlsOptions, server_config, server_config_with_clients, service_names,
+    ClientCaWatcher, FilePair, FileWatcher, ManagedObjects, Manager, MinimumTls, Observer, Resolver,
+    SystemClock, TlsOptions, server_config, server_config_with_clients, service_names,
 };
 
 use super::USER_AGENT;
 use super::background::Background;
 use super::rotation::Rotation;
-use swansong_runtime::kube::is_in_cluster;
 
 /// Set by the manifests from the downward API.
 const POD_NAMESPACE: &str = "POD_NAMESPACE";
 
-/// Set by the manifests from the downward API.
-const POD_NAME: &str = "POD_NAME";
-
-/// Set by the container runtime: the pod's name, unless the pod is on its node's network.
-const HOSTNAME: &str = "HOSTNAME";
-
-/// The oldest TLS that is spoken.
+/// The oldest accepted TLS version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum TlsVersion {
     #[value(name = "1.3")]
@@ -37,36 +30,36 @@ enum TlsVersion {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Certificate {
-    /// Certificate chain, PEM; reloaded when it changes. Without it Swansong keeps a certificate of its own in a Secret
+    /// Certificate chain, PEM; reloaded when it changes. Without it Swansong manages a certificate in a Secret
     #[arg(long, env = "SWANSONG_TLS_CERT", value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// Private key, PEM
     #[arg(long, env = "SWANSONG_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Secret that Swansong keeps its certificate in
+    /// Secret with the certificate that Swansong manages
     #[arg(long, env = "SWANSONG_TLS_SECRET", value_name = "NAME", default_value = "swansong-webhook-tls")]
     tls_secret: String,
     /// Namespace of the Secret and the Service [default: this pod's, from POD_NAMESPACE or its service account]
     #[arg(long, env = "SWANSONG_NAMESPACE", value_name = "NAME")]
     namespace: Option<String>,
-    /// Service that the API server calls the webhook by
+    /// Service by which the API server calls the webhook
     #[arg(long, env = "SWANSONG_SERVICE", value_name = "NAME", default_value = "swansong-webhook")]
     service: String,
-    /// MutatingWebhookConfiguration whose caBundle Swansong keeps
+    /// MutatingWebhookConfiguration whose caBundle Swansong manages
     #[arg(long, env = "SWANSONG_WEBHOOK_CONFIGURATION", value_name = "NAME", default_value = "swansong")]
     webhook_configuration: String,
     #[command(flatten)]
     rotation: Rotation,
-    /// Authorities, PEM, of which clients must show a certificate; reloaded when they change
+    /// CAs, PEM, that sign the certificates of clients; reloaded when they change. Without it clients need none
     #[arg(long, env = "SWANSONG_CLIENT_CA", value_name = "FILE")]
     client_ca: Option<PathBuf>,
-    /// Oldest TLS that is accepted
+    /// Oldest accepted TLS version
     #[arg(long, env = "SWANSONG_TLS_MIN_VERSION", value_name = "VERSION", value_enum, default_value = "1.3")]
     tls_min_version: TlsVersion,
 }
 
 impl Certificate {
-    /// How the server speaks TLS for its life, and what keeps the authorities that clients are judged by.
+    /// Builds the TLS configuration of the server, and starts the watcher of client CAs.
     pub(super) fn tls(
         &self,
         resolver: &Arc<Resolver>,
@@ -79,20 +72,20 @@ impl Certificate {
                 TlsVersion::Tls13 => MinimumTls::Tls13,
                 TlsVersion::Tls12 => MinimumTls::Tls12,
             },
-            client_roots: None,
+            client_cas: None,
             alpn: vec![b"http/1.1".to_vec()],
         };
         let resolver = Arc::clone(resolver);
         let Some(path) = &self.client_ca else {
             return Ok(server_config(resolver, &options)?);
         };
-        let watcher = ClientRootsWatcher::open(path, Arc::clone(observer))?;
-        let config = server_config_with_clients(resolver, &options, watcher.trust())?;
+        let watcher = ClientCaWatcher::open(path, Arc::clone(observer))?;
+        let config = server_config_with_clients(resolver, &options, watcher.verifier())?;
         background.start(watcher.run(reload_interval));
         Ok(config)
     }
 
-    /// Starts what feeds the resolver, and names it. Files are looked at before this returns; a Secret may take longer.
+    /// Starts the source of the resolver and returns its name. Files are read before this returns.
     pub(super) async fn start(
         &self,
         resolver: &Arc<Resolver>,
@@ -112,32 +105,22 @@ impl Certificate {
         self.rotation.check()?;
         let config = swansong_runtime::kube::config(USER_AGENT).await.map_err(|problem| {
             anyhow!(
-                "without --tls-cert and --tls-key the certificate is kept in a Secret, but there is no cluster to keep \
-                 it in: {problem}; give both files, run in a cluster, or set KUBECONFIG"
+                "without --tls-cert and --tls-key the certificate is stored in a Secret, but no cluster is configured: \
+                 {problem}; give both files, run in a cluster, or set KUBECONFIG"
             )
         })?;
         let namespace = self.namespace.clone().or_else(|| env::var(POD_NAMESPACE).ok());
         let namespace =
             namespace.filter(|name| !name.is_empty()).unwrap_or_else(|| config.default_namespace.clone());
         let settings = self.rotation.settings(service_names(&self.service, &namespace));
-        let objects = Objects {
+        let objects = ManagedObjects {
             namespace,
             secret: self.tls_secret.clone(),
             webhook_configuration: self.webhook_configuration.clone(),
         };
         let client = kube::Client::try_from(config).context("no client of the API server can be made")?;
         let manager = Manager::new(client, &objects, settings, resolver, clock, observer);
-        let manager = match replica() {
-            Some(name) => manager.named(&name),
-            None => manager,
-        };
         background.start(manager.run(self.rotation.check_interval()));
         Ok("secret")
     }
-}
-
-/// The pod's name. Outside a pod a name is left to chance, since two processes of a machine share its host name.
-fn replica() -> Option<String> {
-    let named = |variable| env::var(variable).ok().filter(|name| !name.is_empty());
-    named(POD_NAME).or_else(|| is_in_cluster().then(|| named(HOSTNAME)).flatten())
 }

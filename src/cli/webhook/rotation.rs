@@ -1,4 +1,4 @@
-//! How long the certificates that Swansong keeps live, and how patiently they are changed.
+//! Options for the validity and rotation of the certificates that Swansong manages.
 
 use std::time::Duration;
 
@@ -6,79 +6,60 @@ use anyhow::ensure;
 use humantime::format_duration;
 use swansong_certs::Settings;
 
-/// So many looks at least before a replica that is silent counts as gone.
-const LOOKS: u32 = 10;
+/// A certificate is valid for at least this many checks, so that failed ones don't prevent its renewal.
+const MIN_CHECKS: u32 = 10;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Rotation {
-    /// Life of the certificate that Swansong keeps; renewed when two thirds are over
+    /// Validity of the certificate that Swansong manages; renewed after two thirds of it
     #[arg(long, env = "SWANSONG_TLS_VALIDITY", value_name = "TIME", default_value = "90days",
           value_parser = humantime::parse_duration)]
     tls_validity: Duration,
-    /// Life of its certificate authority; replaced when two thirds are over
+    /// Validity of its CA; replaced after two thirds of it
     #[arg(long, env = "SWANSONG_CA_VALIDITY", value_name = "TIME", default_value = "3650days",
           value_parser = humantime::parse_duration)]
     ca_validity: Duration,
-    /// How long a new authority is in the caBundle before its certificate is served
+    /// How long a new CA is in the caBundle before its certificate is served
     #[arg(long, env = "SWANSONG_CA_SETTLE_TIME", value_name = "TIME", default_value = "5m",
           value_parser = humantime::parse_duration)]
     ca_settle_time: Duration,
-    /// How long a replica may be silent before an authority is given up whose certificate it served
-    #[arg(long, env = "SWANSONG_REPLICA_EXPIRY", value_name = "TIME", default_value = "30m",
-          value_parser = humantime::parse_duration)]
-    replica_expiry: Duration,
-    /// How often Secret and caBundle are looked at
+    /// Interval between checks of Secret and caBundle
     #[arg(long, env = "SWANSONG_CHECK_INTERVAL", value_name = "TIME", default_value = "10s", hide = true,
           value_parser = humantime::parse_duration)]
     check_interval: Duration,
 }
 
 impl Rotation {
-    /// Refuses times with which a certificate could end, or lose its trust, before it is replaced.
+    /// Rejects times with which a certificate could expire before it is replaced.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let shown = |time| format_duration(time).to_string();
+        ensure!(!self.check_interval.is_zero(), "--check-interval 0s would check without a pause");
+        let min = self.check_interval.saturating_mul(MIN_CHECKS);
         ensure!(
-            !self.check_interval.is_zero(),
-            "--check-interval 0s would be a look without end; give it time"
-        );
-        let least = self.check_interval.saturating_mul(LOOKS);
-        ensure!(
-            self.replica_expiry >= least,
-            "--replica-expiry {} is too short for a look every {}; give it {} or more",
-            shown(self.replica_expiry),
-            shown(self.check_interval),
-            shown(least)
-        );
-        ensure!(
-            self.tls_validity >= least,
-            "--tls-validity {} is too short for a look every {}; give it {} or more",
+            self.tls_validity >= min,
+            "--tls-validity {} is too short for a check every {}; use {} or more",
             shown(self.tls_validity),
             shown(self.check_interval),
-            shown(least)
+            shown(min)
         );
+        // A third of the validity remains for the rotation, which may take half of that.
+        let min = self.ca_settle_time.saturating_mul(6).max(self.tls_validity);
         ensure!(
-            self.ca_validity >= self.tls_validity,
-            "--ca-validity {} is too short: no certificate outlives its authority; give it {} or more",
+            self.ca_validity >= min,
+            "--ca-validity {} is too short for --tls-validity {} and --ca-settle-time {}; use {} or more",
             shown(self.ca_validity),
-            shown(self.tls_validity)
-        );
-        // A third of its life is there for the change, of which that may take half.
-        let least = self.ca_settle_time.saturating_add(self.replica_expiry).saturating_mul(6);
-        ensure!(
-            self.ca_validity >= least,
-            "--ca-validity {} is too short for a change of --ca-settle-time and --replica-expiry; give it {} or more",
-            shown(self.ca_validity),
-            shown(least)
+            shown(self.tls_validity),
+            shown(self.ca_settle_time),
+            shown(min)
         );
         Ok(())
     }
 
     pub(super) fn settings(&self, dns_names: Vec<String>) -> Settings {
         Settings {
-            authority_validity: self.ca_validity,
+            ca_validity: self.ca_validity,
             leaf_validity: self.tls_validity,
-            settle: self.ca_settle_time,
-            replica_expiry: self.replica_expiry,
+            settle_time: self.ca_settle_time,
             ..Settings::new(dns_names)
         }
     }
@@ -106,30 +87,26 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_the_certificates() {
+    fn defaults_are_those_of_the_crate() {
         let rotation = parse(&[]);
         let (ours, theirs) = (rotation.settings(Vec::new()), Settings::new(Vec::new()));
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
         assert_eq!(rotation.check_interval(), CHECK_INTERVAL);
-        rotation.check().expect("sound");
+        rotation.check().expect("valid");
     }
 
     #[test]
-    fn times_that_do_not_fit_together_are_refused() {
+    fn rejects_times_that_are_too_short_for_each_other() {
         for (arguments, needle) in [
             (["--check-interval=0s"].as_slice(), "--check-interval 0s"),
-            (
-                &["--replica-expiry=1m"],
-                "--replica-expiry 1m is too short for a look every 10s; give it 1m 40s",
-            ),
-            (&["--tls-validity=1m"], "--tls-validity 1m is too short"),
-            (&["--ca-validity=30days"], "--ca-validity 30days is too short: no certificate outlives"),
-            (&["--ca-validity=1h", "--tls-validity=1h"], "--ca-validity 1h is too short for a change"),
+            (&["--tls-validity=1m"], "--tls-validity 1m is too short for a check every 10s; use 1m 40s"),
+            (&["--ca-validity=30days"], "--ca-validity 30days is too short for --tls-validity"),
+            (&["--ca-validity=20m", "--tls-validity=20m"], "and --ca-settle-time 5m; use 30m or more"),
         ] {
-            let error = parse(arguments).check().expect_err("refused").to_string();
+            let error = parse(arguments).check().expect_err("rejected").to_string();
             assert!(error.contains(needle), "{error}");
         }
-        let quick = ["--check-interval=100ms", "--ca-settle-time=1s", "--replica-expiry=2s"];
-        parse(&quick).check().expect("quick for tests");
+        let quick = ["--check-interval=100ms", "--ca-settle-time=1s", "--tls-validity=20s"];
+        parse(&quick).check().expect("for tests");
     }
 }

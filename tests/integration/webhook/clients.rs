@@ -1,4 +1,4 @@
-//! Who may call: clients judged by a file of authorities that changes underneath.
+//! Verification of clients by a file of CAs that changes while the webhook runs.
 
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -7,9 +7,9 @@ use rustls::version::TLS13;
 use crate::client::Client;
 use crate::harness::Webhook;
 
-/// An authority, and a client that it has signed.
+/// A CA, and a client that it signed.
 struct Signed {
-    authority: String,
+    ca: String,
     certificate: CertificateDer<'static>,
     key: KeyPair,
 }
@@ -19,14 +19,14 @@ impl Signed {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
         params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let authority_key = KeyPair::generate().expect("a key");
-        let authority = params.self_signed(&authority_key).expect("an authority").pem();
-        let issuer = Issuer::new(params, authority_key);
+        let ca_key = KeyPair::generate().expect("a key");
+        let ca = params.self_signed(&ca_key).expect("a CA").pem();
+        let issuer = Issuer::new(params, ca_key);
         let mut params = CertificateParams::new(["apiserver".to_owned()]).expect("a name");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &issuer).expect("a certificate").der().clone();
-        Self { authority, certificate, key }
+        Self { ca, certificate, key }
     }
 
     /// A new connection of this client, if it gets that far.
@@ -42,7 +42,7 @@ impl Signed {
 }
 
 #[test]
-fn a_replaced_file_of_authorities_counts_from_the_next_connection_on() {
+fn new_client_cas_apply_to_new_connections() {
     let (old, new) = (Signed::new("old"), Signed::new("new"));
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("ca.crt");
@@ -52,29 +52,29 @@ fn a_replaced_file_of_authorities_counts_from_the_next_connection_on() {
         std::fs::write(&next, pem).expect("written");
         std::fs::rename(next, &path).expect("replaced");
     };
-    replace(&old.authority);
+    replace(&old.ca);
     let mut webhook = Webhook::start(&["--client-ca", path.to_str().expect("text")]);
     let mut open = old.connect(&webhook).expect("a connection");
     assert_eq!(open.request("GET", "/", b"").status, 404);
     assert!(!new.is_let_in(&webhook));
 
     // Both, as while the API server's certificate changes.
-    replace(&format!("{}{}", old.authority, new.authority));
-    webhook.told("clients are judged by 2 authorities");
+    replace(&format!("{}{}", old.ca, new.ca));
+    webhook.told("client certificates of 2 CAs");
     assert!(old.is_let_in(&webhook) && new.is_let_in(&webhook));
 
-    replace(&new.authority);
-    webhook.told("clients are judged by 1 authorit");
+    replace(&new.ca);
+    webhook.told("client certificates of 1 CA");
     assert!(new.is_let_in(&webhook));
     assert!(!old.is_let_in(&webhook));
     assert_eq!(open.request("GET", "/", b"").status, 404, "an open connection survives");
 
     replace("no PEM\n");
-    webhook.metric_becomes(r#"swansong_tls_reload_failures_total{source="client_roots"}"#, 1.0);
+    webhook.metric_becomes(r#"swansong_tls_reload_failures_total{source="client_ca"}"#, 1.0);
     assert!(new.is_let_in(&webhook), "the last good file counts");
     assert!(!old.is_let_in(&webhook));
-    replace(&old.authority);
-    webhook.told("clients are judged by 1 authorit");
+    replace(&old.ca);
+    webhook.told("client certificates of 1 CA");
     assert!(old.is_let_in(&webhook));
     assert!(!new.is_let_in(&webhook));
 }

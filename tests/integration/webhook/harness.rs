@@ -169,9 +169,11 @@ impl Webhook {
         }
     }
 
-    /// Waits for news of a certificate that begin so.
+    /// Waits for an event of the certificate whose text starts with `beginning`.
     pub(crate) fn told(&mut self, beginning: &str) {
-        while !self.logged("certificate")["news"].as_str().is_some_and(|news| news.starts_with(beginning)) {}
+        while !self.logged("certificate")["event"].as_str().is_some_and(|event| event.starts_with(beginning))
+        {
+        }
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -61,17 +61,17 @@ fn a_port_in_use() {
 }
 
 #[test]
-fn a_client_authority_that_is_none() {
+fn a_client_ca_file_without_certificate() {
     let pair = Pair::new();
     let key = pair.key_file();
     let arguments = ["--client-ca", key.to_str().expect("text")];
-    told(&pair.certificate_file(), &pair.key_file(), &arguments, &["client authorities", "no certificate"]);
+    told(&pair.certificate_file(), &pair.key_file(), &arguments, &["client CAs", "no certificate"]);
 }
 
 #[test]
 fn clients_without_a_certificate_are_kept_out_when_told_so() {
-    let authority = Pair::new();
-    let path = authority.certificate_file();
+    let ca = Pair::new();
+    let path = ca.certificate_file();
     let webhook = Webhook::start(&["--client-ca", path.to_str().expect("text")]);
     // The client learns of it with the first read: in TLS 1.3 its own side of the handshake is done before.
     if let Ok(mut client) = Client::try_connect(&webhook.address, &webhook.pair.certificate, &TLS13) {

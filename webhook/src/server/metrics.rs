@@ -1,7 +1,6 @@
 //! The server's metrics. Labels have few values, all known at compile time; nothing a client sends becomes one.
 
 mod cause;
-mod certificate;
 mod job_guard;
 
 use std::sync::OnceLock;
@@ -16,7 +15,6 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 pub(super) use self::cause::{Closed, Refusal};
-pub use self::certificate::{CertificateEvent, CertificateMetrics};
 pub use self::job_guard::JobGuardMetrics;
 use super::histogram::Histogram;
 use crate::review::{Answer, Kind, Verdict};
@@ -46,7 +44,6 @@ pub struct Metrics {
     pub(super) accepted: Counter,
     pub(super) handshakes: Gauge<i64, AtomicI64>,
     pub(super) handshake_failures: Counter,
-    certificate: CertificateMetrics,
     job_guard: JobGuardMetrics,
     config_failures: Counter,
     config_loaded: Gauge<i64, AtomicI64>,
@@ -61,6 +58,11 @@ impl Default for Metrics {
 impl Metrics {
     /// Metrics of a server that has done nothing yet.
     pub fn new() -> Self {
+        Self::with(|_| ()).0
+    }
+
+    /// Creates the metrics together with others that `register` registers.
+    pub fn with<T>(register: impl FnOnce(&mut Registry) -> T) -> (Self, T) {
         let mut registry = Registry::with_prefix("swansong");
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The program", build);
@@ -70,6 +72,7 @@ impl Metrics {
             "Time from the last byte of a review to its answer",
             duration.clone(),
         );
+        let others = register(&mut registry);
         let r = &mut registry;
         let metrics = Self {
             reviews: Handles::of(family(
@@ -104,7 +107,6 @@ impl Metrics {
                 "tls_handshake_failures",
                 "TLS handshakes that failed or took too long",
             ),
-            certificate: CertificateMetrics::new(r),
             job_guard: JobGuardMetrics::new(r),
             config_failures: counter(
                 r,
@@ -119,7 +121,7 @@ impl Metrics {
             registry,
         };
         metrics.make_known();
-        metrics
+        (metrics, others)
     }
 
     /// Makes series appear that alerts stand on: one that is born with its first event shows no increase by it.
@@ -198,11 +200,6 @@ impl Metrics {
             let reason = verdict.reason().map_or("", Reason::as_str);
             [("kind", kind.as_str()), ("result", verdict.as_str()), ("reason", reason)]
         })
-    }
-
-    /// The certificate's part.
-    pub const fn certificate(&self) -> &CertificateMetrics {
-        &self.certificate
     }
 
     /// The job guard's part.
@@ -321,7 +318,6 @@ mod tests {
             "swansong_connections 0",
             "swansong_connections_accepted_total 0",
             "swansong_tls_handshake_failures_total 0",
-            "swansong_tls_certificate_not_after_timestamp_seconds 0",
             "swansong_config_reload_failures_total 0",
             "swansong_config_loaded_timestamp_seconds 0",
             "swansong_job_guard_enabled 0",

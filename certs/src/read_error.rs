@@ -1,8 +1,8 @@
-//! What to do about a file that can't be read.
+//! Error messages for files that can't be read.
 
 use std::io;
 
-/// The problem and its remedy, to stand behind "can't be read".
+/// Describes the problem and what to do about it, to follow "can't be read".
 pub(crate) fn remedy(problem: &io::Error) -> String {
     match problem.kind() {
         io::ErrorKind::NotFound => "there is no such file; mount it, or correct the path".to_owned(),
@@ -19,13 +19,13 @@ mod tests {
     #[test]
     fn each_problem_has_its_own_remedy() {
         let directory = tempfile::tempdir().expect("a directory");
-        let fault = |path| remedy(&std::fs::read(path).expect_err("unreadable"));
-        assert_eq!(fault(directory.path()), "it is a directory; name the file in it");
+        let message = |path| remedy(&std::fs::read(path).expect_err("unreadable"));
+        assert_eq!(message(directory.path()), "it is a directory; name the file in it");
         assert_eq!(
-            fault(&directory.path().join("none")),
+            message(&directory.path().join("none")),
             "there is no such file; mount it, or correct the path"
         );
-        // Root may read everything, so this one can't be had from a file.
+        // Tests may run as root, who may read every file.
         let denied = io::ErrorKind::PermissionDenied.into();
         assert_eq!(remedy(&denied), "permission denied; let this user read it");
         assert_eq!(remedy(&io::Error::other("stale handle")), "stale handle");
