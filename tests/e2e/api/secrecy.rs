@@ -10,7 +10,7 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use swansong_testcluster::eventually;
 
-use crate::certificates::{QUICK, SECRET, Site};
+use crate::certificates::{Installation, QUICK, SECRET};
 use crate::support::{asking_pod, create, grant_everything, token_kubeconfig};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -57,20 +57,20 @@ fn keys(secret: &Value) -> Vec<Needles> {
 
 #[tokio::test]
 async fn at_trace_level_neither_keys_nor_tokens_nor_values_of_users_are_logged() {
-    let site = Site::new("secrecy").await;
+    let site = Installation::new("secrecy").await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("kubeconfig");
     let token = token_kubeconfig(site.cluster, &site.namespace, &file).await;
     grant_everything(site.cluster, &site.namespace).await;
     // With a short life a replica may renew as often as this test makes it; else three times in ten minutes.
     let arguments = [&QUICK[..], &["--tls-validity", "10s", "--log-level", "trace"]].concat();
-    let webhook = site.start_as(&file, "pod-0", &arguments).await.unwrap();
+    let webhook = site.start_as(&file, &arguments).await.unwrap();
     let mut secrets = vec![Needles::text(&token), Needles::text(token.rsplit('.').next().unwrap())];
 
     // Creation.
-    let mut authority = site.only_authority("").await;
+    let mut ca = site.only_ca("").await;
     secrets.extend(keys(&site.secret().await.unwrap()));
-    site.admit("replica-0", &webhook).await;
+    site.add_endpoint("replica-0", &webhook).await;
     site.answers("first").await;
 
     // Reviews.
@@ -96,7 +96,7 @@ async fn at_trace_level_neither_keys_nor_tokens_nor_values_of_users_are_logged()
     let api: Api<Secret> = Api::namespaced(site.client.clone(), &site.namespace);
     let no_key = "hunter2 is no key";
     secrets.push(Needles::text(no_key));
-    for (change, changes_authority) in [
+    for (change, changes_ca) in [
         (json!({ "stringData": { "tls.key": no_key } }), false),
         (json!({ "stringData": { "ca.key": no_key } }), true),
         (json!({ "metadata": { "annotations": { "swansong.dev/rotate": "ca" } } }), true),
@@ -109,11 +109,11 @@ async fn at_trace_level_neither_keys_nor_tokens_nor_values_of_users_are_logged()
         })
         .await
         .unwrap();
-        authority = site.only_authority(if changes_authority { &authority } else { "" }).await;
+        ca = site.changed_ca(if changes_ca { &ca } else { "" }).await;
         secrets.extend(keys(&site.secret().await.unwrap()));
     }
     site.cluster.kubectl(&["delete", "-n", &site.namespace, "secret", SECRET]).await.unwrap();
-    site.only_authority(&authority).await;
+    site.changed_ca(&ca).await;
     let secret = site.secret().await.unwrap();
     secrets.extend(keys(&secret));
 

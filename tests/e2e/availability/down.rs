@@ -1,4 +1,4 @@
-//! No replica that answers: what is created all the same, and what is refused (B52, B53).
+//! Without a responding replica: what is created, and what is rejected.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt};
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use swansong_demo::{definitions, install, operator};
 use swansong_testcluster::eventually;
 
-use crate::fates::{fates, why_let_through};
-use crate::site::{NAMESPACE, PATIENCE, Site, asking_pod, freeze, is_injected, plain_pod, signal, site};
+use crate::fates::{call_failures, fates};
+use crate::site::{NAMESPACE, Site, TIMEOUT, asking_pod, freeze, is_injected, plain_pod, signal, site};
 
-/// A Pod that meets the restricted standard of Swansong's own namespace, asks for a dump, runs and ends.
+/// A Pod that meets the restricted standard of Swansong's namespace, asks for a dump, runs and ends.
 fn short_pod(name: &str) -> Pod {
     serde_json::from_value(json!({
         "metadata": { "name": name, "annotations": { "recover-strategy": "dump" } },
@@ -38,10 +38,10 @@ fn ascend_job(name: &str, annotations: &Value) -> kube::api::DynamicObject {
     .unwrap()
 }
 
-/// Waits until a Pod has run to its end, and removes it so that the next test may use its name.
+/// Waits until a Pod has succeeded, and deletes it.
 async fn runs(site: &Site<'_>, namespace: &str, name: &str) {
     let pods: Api<Pod> = Api::namespaced(site.client.clone(), namespace);
-    eventually("the Pod runs to its end", PATIENCE, || async {
+    eventually("the Pod succeeds", TIMEOUT, || async {
         let pod = pods.get(name).await.map_err(|error| error.to_string())?;
         let status = pod.status.unwrap_or_default();
         if status.phase.as_deref() == Some("Succeeded") { Ok(()) } else { Err(format!("{status:?}")) }
@@ -54,7 +54,7 @@ async fn runs(site: &Site<'_>, namespace: &str, name: &str) {
 /// Waits until new Pods are injected again.
 async fn answers_again(site: &Site<'_>, namespace: &str) {
     let attempt = std::cell::Cell::new(0);
-    eventually("Pods are injected again", PATIENCE, || async {
+    eventually("Pods are injected again", TIMEOUT, || async {
         attempt.set(attempt.get() + 1);
         let pod = asking_pod(&format!("again-{}", attempt.get()));
         let stored = site.create(namespace, &pod).await.map_err(|error| error.to_string())?;
@@ -65,23 +65,23 @@ async fn answers_again(site: &Site<'_>, namespace: &str) {
 }
 
 #[tokio::test]
-async fn b53_while_nobody_answers_pods_are_created_without_injection_and_that_is_noted() {
+async fn without_a_response_pods_are_created_without_injection_and_audited() {
     let Some(site) = site().await else { return };
     site.install("base").await;
     let namespace = site.cluster.namespace("away").await.unwrap();
 
     site.scale(0).await;
-    let stored = site.create(&namespace, &asking_pod("nobody-there")).await.unwrap();
+    let stored = site.create(&namespace, &asking_pod("no-replica")).await.unwrap();
     assert!(!is_injected(&stored));
     site.scale(3).await;
     answers_again(&site, &namespace).await;
 
-    // Worse than refused connections: replicas that take them and say nothing, until the time is over.
+    // Worse than refused connections: replicas that accept them and don't respond before the timeout.
     let replicas = site.replicas().await;
     for replica in &replicas {
         freeze(replica).await;
     }
-    let stored = site.create(&namespace, &asking_pod("nobody-speaks")).await;
+    let stored = site.create(&namespace, &asking_pod("no-response")).await;
     for replica in &replicas {
         signal(replica, Signal::SIGCONT);
     }
@@ -89,17 +89,17 @@ async fn b53_while_nobody_answers_pods_are_created_without_injection_and_that_is
     answers_again(&site, &namespace).await;
 
     let fates = fates(site.cluster, &namespace);
-    for name in ["nobody-there", "nobody-speaks"] {
+    for name in ["no-replica", "no-response"] {
         let fate = fates[name];
-        assert!(fate.code == 201 && fate.let_through && !fate.answered, "{name}: {fate:?}");
+        assert!(fate.code == 201 && fate.admitted_unprocessed && !fate.answered, "{name}: {fate:?}");
     }
-    let reasons = why_let_through(site.cluster);
+    let reasons = call_failures(site.cluster);
     let timed_out = |reason: &String| reason.contains("deadline exceeded") || reason.contains("timeout");
     assert!(reasons.keys().any(timed_out), "{reasons:?}");
 }
 
 #[tokio::test]
-async fn b52_strict_and_away_only_who_asks_is_refused_and_swansong_starts_again() {
+async fn the_strict_overlay_rejects_only_jobs_that_ask_for_a_dump_and_lets_swansong_restart() {
     let Some(site) = site().await else { return };
     definitions::apply(site.cluster, &definitions::file()).await.unwrap();
     site.install("overlays/strict").await;
@@ -114,25 +114,25 @@ async fn b52_strict_and_away_only_who_asks_is_refused_and_swansong_starts_again(
     let refused = jobs.create(&parameters, &job).await.unwrap_err().to_string();
     assert!(refused.contains("failed calling webhook \"ascendjobs.swansong.dev\""), "{refused}");
 
-    // Whoever asks for nothing, or asks to be left alone, isn't Swansong's to stop.
+    // Objects that ask for nothing, or opt out, aren't rejected.
     assert!(!is_injected(&site.create(&namespace, &plain_pod("plain")).await.unwrap()));
     jobs.create(&parameters, &ascend_job("plain", &json!({}))).await.unwrap();
-    let mut left_alone = asking_pod("left-alone");
-    left_alone.annotations_mut().insert("swansong.dev/inject".to_owned(), "false".to_owned());
-    assert!(!is_injected(&site.create(&namespace, &left_alone).await.unwrap()));
+    let mut opted_out = asking_pod("opted-out");
+    opted_out.annotations_mut().insert("swansong.dev/inject".to_owned(), "false".to_owned());
+    assert!(!is_injected(&site.create(&namespace, &opted_out).await.unwrap()));
 
-    // The cluster's own and Swansong's own, even if they ask.
+    // Pods in kube-system and Swansong's namespace aren't rejected either.
     for namespace in ["kube-system", NAMESPACE] {
         let stored = site.create(namespace, &short_pod("asks-here")).await.unwrap();
         assert!(!is_injected(&stored), "{namespace}");
         runs(&site, namespace, "asks-here").await;
     }
 
-    // No deadlock: the replicas are Pods, too.
+    // The replicas are Pods themselves; the overlay must not reject them.
     site.scale(3).await;
     answers_again(&site, &namespace).await;
     let fates = fates(site.cluster, &namespace);
-    assert!(fates.values().all(|fate| !fate.let_through), "{fates:?}");
+    assert!(fates.values().all(|fate| !fate.admitted_unprocessed), "{fates:?}");
     let fate = fates["plain"];
     assert!(!fate.answered, "plain: {fate:?}");
 }

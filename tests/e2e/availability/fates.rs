@@ -1,4 +1,4 @@
-//! What became of each creation, by the API server's own audit log.
+//! The outcome of each creation in the API server's audit log.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -7,36 +7,36 @@ use swansong_testcluster::{AuditEvent, Cluster};
 
 use crate::load::Creation;
 
-/// Swansong's own audit annotations, which only its answers bring about. What the API server notes of itself under
-/// `mutation.webhook.admission.k8s.io/` is there for calls without an answer as well.
+/// Audit annotations of Swansong's responses. Those under `mutation.webhook.admission.k8s.io/` also exist for calls
+/// without a response.
 const ANSWERED: &str = "pods.swansong.dev/";
 
-/// Noted by the API server for each webhook that didn't answer and was passed over by `failurePolicy: Ignore`.
+/// Audit annotations for each webhook that didn't respond and whose failure was ignored by `failurePolicy: Ignore`.
 const FAILED_OPEN: &str = "failed-open.mutation.webhook.admission.k8s.io/";
 
-/// What the API server noted about one creation.
+/// The audit log's record of one creation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fate {
     /// HTTP status.
     pub(crate) code: u16,
-    /// Swansong answered.
+    /// Whether Swansong responded.
     pub(crate) answered: bool,
-    /// Swansong didn't answer, and the Pod was created all the same.
-    pub(crate) let_through: bool,
+    /// Whether the Pod was created without a response of Swansong.
+    pub(crate) admitted_unprocessed: bool,
 }
 
 impl Fate {
     fn of(event: &AuditEvent) -> Self {
-        let noted = |prefix: &str| event.annotations.keys().any(|key| key.starts_with(prefix));
+        let has = |prefix: &str| event.annotations.keys().any(|key| key.starts_with(prefix));
         Self {
             code: event.response_status.as_ref().map_or(0, |status| status.code),
-            answered: noted(ANSWERED),
-            let_through: noted(FAILED_OPEN),
+            answered: has(ANSWERED),
+            admitted_unprocessed: has(FAILED_OPEN),
         }
     }
 }
 
-/// The fates of all Pods whose creation in a namespace was asked for, by name.
+/// Returns the fates of all Pod creations in a namespace by name.
 pub(crate) fn fates(cluster: &Cluster, namespace: &str) -> HashMap<String, Fate> {
     let mut fates = HashMap::new();
     for event in cluster.audit_events().unwrap() {
@@ -54,22 +54,22 @@ pub(crate) fn fates(cluster: &Cluster, namespace: &str) -> HashMap<String, Fate>
     fates
 }
 
-/// What is wrong with creations, and how many of them were let through.
+/// Returns what is wrong with creations, and how many Pods were admitted unprocessed.
 pub(crate) fn judge(cluster: &Cluster, namespace: &str, creations: &[Creation]) -> (Vec<String>, usize) {
     let fates = fates(cluster, namespace);
     let fate = |creation: &Creation| fates.get(&creation.name).copied().unwrap_or_default();
     let wrong = creations.iter().filter_map(|creation| contradiction(creation, fate(creation))).collect();
-    (wrong, creations.iter().filter(|creation| fate(creation).let_through).count())
+    (wrong, creations.iter().filter(|creation| fate(creation).admitted_unprocessed).count())
 }
 
-/// What is wrong with a creation: it failed, or what is stored isn't what Swansong answered.
+/// Returns what is wrong with a creation: it failed, or the stored Pod differs from Swansong's response.
 pub(crate) fn contradiction(creation: &Creation, fate: Fate) -> Option<String> {
     let name = &creation.name;
     match &creation.outcome {
         Err(error) => Some(format!("{name} failed: {error}")),
         Ok(_) if fate.code != 201 => Some(format!("{name} isn't in the audit log as created: {fate:?}")),
-        Ok(_) if fate.answered == fate.let_through => {
-            Some(format!("{name}: answered and not answered: {fate:?}"))
+        Ok(_) if fate.answered == fate.admitted_unprocessed => {
+            Some(format!("{name}: contradictory annotations: {fate:?}"))
         }
         Ok(injected) if *injected != fate.answered => {
             Some(format!("{name}: injected {injected}, but {fate:?}"))
@@ -78,8 +78,8 @@ pub(crate) fn contradiction(creation: &Creation, fate: Fate) -> Option<String> {
     }
 }
 
-/// Why the API server passed over Swansong, and how often, by its own log.
-pub(crate) fn why_let_through(cluster: &Cluster) -> BTreeMap<String, usize> {
+/// Returns from the API server's log why calls of Swansong failed, and how often.
+pub(crate) fn call_failures(cluster: &Cluster) -> BTreeMap<String, usize> {
     let log = fs::read_to_string(cluster.info().logs.join("kube-apiserver.log")).unwrap();
     let mut reasons = BTreeMap::new();
     for line in log.lines().filter(|line| line.contains("failing open pods.swansong.dev")) {
@@ -90,7 +90,7 @@ pub(crate) fn why_let_through(cluster: &Cluster) -> BTreeMap<String, usize> {
     reasons
 }
 
-/// Addresses and ports differ from connection to connection; why it failed doesn't.
+/// Removes addresses and ports, which differ for each connection.
 fn without_addresses(reason: &str) -> String {
     let words = reason.split(' ').map(|word| word.trim_end_matches(':'));
     let words =

@@ -1,4 +1,4 @@
-//! Pods created at a steady pace through the API server, and what its answers say.
+//! Creates Pods at a steady rate and records the responses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,25 +14,24 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::site::{asking_pod, is_injected};
 
-/// Creations under way at a time. The API server answers them in milliseconds; when it can't keep up, the pace goes
-/// down instead of the queue up.
+/// Concurrent creations. If the API server can't keep up, the rate falls and no queue grows.
 const AT_ONCE: usize = 100;
 
-/// So many Pods are deleted together, when twice as many have come after them.
+/// Pods that are deleted together, once twice as many have been created after them.
 const BATCH: usize = 500;
 
-/// One creation as its client saw it.
+/// One creation as seen by its client.
 pub(crate) struct Creation {
     pub(crate) name: String,
-    /// In which phase it was begun, and in which it was answered.
+    /// The phases in which the request was sent and answered.
     pub(crate) began: usize,
     pub(crate) ended: usize,
     pub(crate) took: Duration,
-    /// Whether the stored Pod was injected, or why none was stored.
+    /// Whether the stored Pod was injected, or the error.
     pub(crate) outcome: Result<bool, String>,
 }
 
-/// Creations going on in the background.
+/// Creations in the background.
 pub(crate) struct Load {
     phase: Arc<AtomicUsize>,
     stop: Arc<Notify>,
@@ -40,7 +39,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Begins to create Pods, as many a second as are asked for or else as the machine gives.
+    /// Starts to create Pods at this rate, or as fast as the machine allows.
     pub(crate) async fn start(cluster: &Cluster, namespace: &str, per_second: u32) -> Self {
         let client = cluster.client().await.unwrap();
         let (phase, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
@@ -50,12 +49,12 @@ impl Load {
         Self { phase, stop, creations: tokio::spawn(creations) }
     }
 
-    /// What begins or ends from now on does so in this phase.
+    /// Assigns further requests and responses to this phase.
     pub(crate) fn enter(&self, phase: usize) {
         self.phase.store(phase, Ordering::Relaxed);
     }
 
-    /// Ends it and waits for all answers.
+    /// Stops and waits for all responses.
     pub(crate) async fn stop(self) -> Vec<Creation> {
         self.stop.notify_one();
         self.creations.await.unwrap()
@@ -72,12 +71,12 @@ async fn create_until(
     let pods: Api<Pod> = Api::namespaced(client, &namespace);
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     let mut ticks = interval(every);
-    // A short delay is caught up with, as clients of a real cluster don't wait for one another either.
+    // Short delays are made up for: clients of a real cluster are independent of each other.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let (mut running, mut done) = (JoinSet::new(), Vec::new());
-    // Beside the creations, which go on whatever time a deletion takes.
+    // A separate task, so that deletions don't delay creations.
     let (old, batches) = mpsc::unbounded_channel();
-    let janitor = tokio::spawn(delete(pods.clone(), batches));
+    let deletions = tokio::spawn(delete(pods.clone(), batches));
     for number in 0.. {
         let permit = tokio::select! {
             () = stop.notified() => break,
@@ -96,7 +95,7 @@ async fn create_until(
         }
     }
     done.extend(running.join_all().await);
-    janitor.abort();
+    deletions.abort();
     done
 }
 
@@ -114,7 +113,7 @@ async fn delete(pods: Api<Pod>, mut batches: mpsc::UnboundedReceiver<usize>) {
     while let Some(batch) = batches.recv().await {
         let batch = ListParams::default().labels(&format!("batch={batch}"));
         let now = DeleteParams::default().grace_period(0);
-        // A busy API server may break it off at its own time-out. What is left then stays; it is in nobody's way.
+        // A busy API server may time out. The remaining Pods do no harm.
         if let Err(error) = pods.delete_collection(&now, &batch).await {
             eprintln!("old Pods are not deleted: {error}");
         }

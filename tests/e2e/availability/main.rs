@@ -1,6 +1,6 @@
-//! Swansong's replicas coming, going, killed and away, on a node that runs them, behind a real Service.
+//! Availability of the webhook while its replicas are rolled, killed, scaled or stopped, behind a real Service.
 //!
-//! The scenarios share one cluster and take turns, since each does to Swansong what the others couldn't bear.
+//! The scenarios share one cluster and run one at a time, since each disturbs Swansong.
 //! `SWANSONG_SOAK=1` makes `rolling` long (`make soak`); what it prints is what docs/reliability.md shows.
 #![allow(missing_docs, clippy::unwrap_used)]
 

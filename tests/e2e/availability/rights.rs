@@ -1,4 +1,4 @@
-//! The rights of the manifests are those that are used, all of them and no others: by the audit log of a whole life.
+//! The RBAC rules of the manifests are exactly those that the webhook uses, by the audit log.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +9,15 @@ use swansong_clusterd::reset_config::name_for;
 use swansong_demo::definitions;
 use swansong_testcluster::{AuditEvent, eventually};
 
-use crate::site::{NAMESPACE, PATIENCE, SECRET, Site, bundles, manifests, site};
+use crate::site::{NAMESPACE, SECRET, Site, TIMEOUT, bundles, manifests, site};
 
 const ACCOUNT: &str = "system:serviceaccount:swansong-system:swansong-webhook";
 
-/// Namespace (empty for the cluster), verb, group and resource, and name (empty for what can't be named).
+/// Namespace (empty for cluster-scoped), verb, group and resource, and name (empty if the rule has none).
 type Right = (String, String, String, String);
 
 fn right(namespace: &str, verb: &str, group: &str, resource: &str, name: &str) -> Right {
-    // The name of what is yet to be created isn't told to the authorizer.
+    // The authorizer doesn't receive the name of an object that is created.
     let name = if verb == "create" { "" } else { name };
     (namespace.to_owned(), verb.to_owned(), format!("{group}/{resource}"), name.to_owned())
 }
@@ -26,7 +26,7 @@ fn texts(list: &Value) -> impl Iterator<Item = &str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// What the manifests grant, one by one.
+/// The rights that the manifests grant.
 async fn granted(site: &Site<'_>) -> BTreeSet<Right> {
     let folder = manifests("base");
     let rendered = site.cluster.kubectl(&["kustomize".as_ref(), folder.path().as_os_str()]).await.unwrap();
@@ -49,8 +49,8 @@ async fn granted(site: &Site<'_>) -> BTreeSet<Right> {
     rights
 }
 
-/// Everything that Swansong asked the API server for so far.
-fn asked(site: &Site<'_>) -> Vec<AuditEvent> {
+/// All requests of Swansong so far.
+fn requests(site: &Site<'_>) -> Vec<AuditEvent> {
     let events = site.cluster.audit_events().unwrap().map(Result::unwrap);
     events.filter(|event| event.user.username == ACCOUNT).collect()
 }
@@ -58,14 +58,14 @@ fn asked(site: &Site<'_>) -> Vec<AuditEvent> {
 fn used(event: &AuditEvent) -> Option<Right> {
     let object = event.object_ref.as_ref()?;
     assert_eq!(object.subresource, "", "{event:?}");
-    // The job guard's are of the whole cluster; what it reads where is up to those who make jobs.
+    // The reset-config controller reads the whole cluster.
     if ["ascendjobs", "jobs", "configmaps", "namespaces", "events"].contains(&object.resource.as_str()) {
         return Some(right("", &event.verb, &object.api_group, &object.resource, ""));
     }
     Some(right(&object.namespace, &event.verb, &object.api_group, &object.resource, &object.name))
 }
 
-/// The caBundle of each webhook as if someone had emptied it.
+/// Removes the caBundle of each webhook.
 pub(crate) async fn empty_ca_bundle(site: &Site<'_>) {
     let configuration = site.get("mutatingwebhookconfiguration/swansong").await.unwrap();
     let remove =
@@ -75,8 +75,7 @@ pub(crate) async fn empty_ca_bundle(site: &Site<'_>) {
     site.kubectl(&["patch", "mutatingwebhookconfiguration/swansong", "--type=json", "--patch", &patch]).await;
 }
 
-/// Jobs of both kinds that ask for a dump, and one whose ConfigMap is of no use: what comes of them while they live, and
-/// when they are deleted.
+/// Creates and deletes jobs of both kinds that ask for a dump, one of them with an unusable ConfigMap.
 async fn guarded_jobs(site: &Site<'_>) {
     definitions::apply(site.cluster, &definitions::file()).await.unwrap();
     let namespace = site.cluster.namespace("guarded").await.unwrap();
@@ -103,25 +102,25 @@ async fn guarded_jobs(site: &Site<'_>) {
     let config_maps: Api<ConfigMap> = Api::namespaced(site.client.clone(), &namespace);
     for job in ["ascend", "volcano"] {
         let name = name_for(job);
-        eventually("the reset ConfigMap", PATIENCE, || config_maps.get(&name)).await.unwrap();
+        eventually("the reset ConfigMap", TIMEOUT, || config_maps.get(&name)).await.unwrap();
     }
     let events: Api<Event> = Api::namespaced(site.client.clone(), &namespace);
     let about = ListParams::default().fields("involvedObject.name=broken,reason=ResetConfigUnusable");
-    eventually("an Event about the unusable one", PATIENCE, || async {
+    eventually("an Event about the unusable one", TIMEOUT, || async {
         let found = events.list(&about).await.map_err(|error| error.to_string())?;
         if found.items.is_empty() { Err("none yet".to_owned()) } else { Ok(()) }
     })
     .await
     .unwrap();
 
-    // The garbage collector's work, by the owner that the guard named.
+    // The garbage collector deletes them by their owner reference.
     let jobs = ["ascendjobs.mindxdl.gitee.com/ascend", "jobs.batch.volcano.sh/volcano"];
     site.kubectl(&[&["delete", "--namespace", &namespace][..], &jobs[..]].concat()).await;
     for job in ["ascend", "volcano"] {
-        eventually("the ConfigMap to go with its job", PATIENCE, || async {
+        eventually("the ConfigMap is deleted with its job", TIMEOUT, || async {
             match config_maps.get_opt(&name_for(job)).await {
                 Ok(None) => Ok(()),
-                Ok(Some(_)) => Err("still there".to_owned()),
+                Ok(Some(_)) => Err("exists".to_owned()),
                 Err(error) => Err(error.to_string()),
             }
         })
@@ -134,32 +133,36 @@ async fn guarded_jobs(site: &Site<'_>) {
 async fn every_right_is_used_and_none_is_missing() {
     let Some(site) = site().await else { return };
     site.install("base").await;
-    let mut authority = site.only_authority("").await;
-    let before = asked(&site).len();
+    let mut ca = site.only_ca("").await;
+    let before = requests(&site).len();
 
-    // Creation and recovery: there is no Secret; the key in it is damaged; the caBundle is emptied.
+    // Creation and repair: no Secret, a damaged key, an empty caBundle.
     site.kubectl(&["delete", "secret", SECRET]).await;
-    authority = site.only_authority(&authority).await;
+    ca = site.only_ca(&ca).await;
     let damage = json!({ "data": { "ca.key": "bm8ga2V5" } }).to_string();
     site.kubectl(&["patch", "secret", SECRET, "--type=merge", "--patch", &damage]).await;
-    authority = site.only_authority(&authority).await;
+    ca = site.only_ca(&ca).await;
     empty_ca_bundle(&site).await;
-    assert_eq!(site.only_authority("").await, authority);
-    // Changes by hand, and replicas that come and go.
+    assert_eq!(site.only_ca("").await, ca);
+    // Requested rotations, and replicas that restart.
     site.rotate_leaf().await;
-    site.rotate_authority().await;
+    site.rotate_ca().await;
     guarded_jobs(&site).await;
     site.roll().await;
 
-    let asked = asked(&site);
+    let requests_made = requests(&site);
     let refused = |event: &&AuditEvent| {
         event.response_status.as_ref().is_some_and(|status| [401, 403].contains(&status.code))
     };
-    assert_eq!(asked.iter().filter(refused).map(|event| &event.request_uri).collect::<Vec<_>>(), [""; 0]);
-    // Beside objects an account might ask for versions and groups; Swansong doesn't.
-    let beside = asked.iter().filter(|event| event.object_ref.is_none()).map(|event| &event.request_uri);
-    assert_eq!(beside.collect::<Vec<_>>(), [""; 0]);
-    let used: BTreeSet<Right> = asked[before..].iter().filter_map(used).collect();
+    assert_eq!(
+        requests_made.iter().filter(refused).map(|event| &event.request_uri).collect::<Vec<_>>(),
+        [""; 0]
+    );
+    // No requests for versions and groups.
+    let without_object =
+        requests_made.iter().filter(|event| event.object_ref.is_none()).map(|event| &event.request_uri);
+    assert_eq!(without_object.collect::<Vec<_>>(), [""; 0]);
+    let used: BTreeSet<Right> = requests_made[before..].iter().filter_map(used).collect();
     assert_eq!(used, granted(&site).await, "used, and granted");
     assert!(used.iter().all(|(namespace, ..)| namespace.is_empty() || namespace == NAMESPACE));
 }

@@ -1,4 +1,4 @@
-//! How far a token of the webhook's gets in the hands of a thief: what RBAC and the admission policy leave of it.
+//! The rights of a stolen token of the webhook, by RBAC and the admission policy.
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{Pod, Secret};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::rights::empty_ca_bundle;
 use crate::site::{NAMESPACE, SECRET, site};
 
-/// Why something is refused, as it has to be told.
+/// The expected text of a rejection.
 struct Reason(&'static str);
 
 impl Reason {
@@ -26,9 +26,9 @@ async fn patch(client: &Client, operations: &Value) -> Result<(), String> {
     patched.map(drop).map_err(|error| error.to_string())
 }
 
-/// What RBAC can't say: which fields, and what may be created. A stolen token is tried.
+/// The admission policy restricts fields and created objects, which RBAC can't.
 #[tokio::test]
-async fn a_stolen_token_gets_no_further_than_the_webhook() {
+async fn a_stolen_token_has_only_the_rights_of_the_webhook() {
     let Some(site) = site().await else { return };
     site.install("base").await;
     let thief = site.cluster.client_as(NAMESPACE, "swansong-webhook").await.unwrap();
@@ -80,34 +80,34 @@ async fn a_stolen_token_gets_no_further_than_the_webhook() {
         secrets.refuses(&name, created.map(drop).map_err(|error| error.to_string()));
     }
 
-    // By RBAC.
+    // RBAC rejects these.
     let forbidden = Reason("is forbidden");
-    let told = |error: kube::Error| error.to_string();
+    let text = |error: kube::Error| error.to_string();
     for (what, refusal) in [
-        ("Secrets of the namespace", own.list(&ListParams::default()).await.map(drop).map_err(told)),
-        ("another Secret", own.get("another").await.map(drop).map_err(told)),
-        ("deleting the Secret", own.delete(SECRET, &DeleteParams::default()).await.map(drop).map_err(told)),
+        ("Secrets of the namespace", own.list(&ListParams::default()).await.map(drop).map_err(text)),
+        ("another Secret", own.get("another").await.map(drop).map_err(text)),
+        ("deleting the Secret", own.delete(SECRET, &DeleteParams::default()).await.map(drop).map_err(text)),
         ("Secrets elsewhere", {
             let elsewhere: Api<Secret> = Api::namespaced(thief.clone(), "kube-system");
             let secret: Secret = serde_json::from_value(json!({ "metadata": { "name": SECRET } })).unwrap();
-            elsewhere.create(&PostParams::default(), &secret).await.map(drop).map_err(told)
+            elsewhere.create(&PostParams::default(), &secret).await.map(drop).map_err(text)
         }),
         ("configurations", {
             let all: Api<MutatingWebhookConfiguration> = Api::all(thief.clone());
-            all.list(&ListParams::default()).await.map(drop).map_err(told)
+            all.list(&ListParams::default()).await.map(drop).map_err(text)
         }),
         ("Pods", {
             let pods: Api<Pod> = Api::all(thief.clone());
-            pods.list(&ListParams::default()).await.map(drop).map_err(told)
+            pods.list(&ListParams::default()).await.map(drop).map_err(text)
         }),
     ] {
         forbidden.refuses(what, refusal);
     }
 
-    // Nobody else is in the policy's way, and the webhook isn't either.
+    // The policy applies to no other user, and allows what the webhook does.
     let rename = json!([{ "op": "add", "path": "/metadata/labels/example.com~1a", "value": "b" }]);
     patch(&site.client, &rename).await.unwrap();
-    let authority = site.only_authority("").await;
+    let ca = site.only_ca("").await;
     empty_ca_bundle(&site).await;
-    assert_eq!(site.only_authority("").await, authority);
+    assert_eq!(site.only_ca("").await, ca);
 }

@@ -1,4 +1,4 @@
-//! Applying the manifests again, as an upgrade does: the authority stays, and the `caBundle` with it (B58).
+//! Applying the manifests again, as an upgrade does, keeps the CA and the `caBundle`.
 
 use std::path::Path;
 
@@ -8,13 +8,12 @@ use crate::site::{SECRET, Site, bundles, manifests, site};
 
 const CONFIGURATION: &str = "mutatingwebhookconfiguration/swansong";
 
-/// Runs kubectl on the manifests and returns the webhook configuration just as it was stored then, before Swansong could
-/// mend anything.
+/// Runs kubectl on the manifests and returns the webhook configuration as stored, before Swansong could update it.
 async fn stored_by(site: &Site<'_>, command: &[&str], folder: &Path) -> Value {
     let command: Vec<&Path> =
         command.iter().chain(&["--output=json", "--kustomize"]).map(Path::new).chain([folder]).collect();
     let printed = site.cluster.kubectl(&command).await.unwrap();
-    // One List, or one object after the other, as the command has it.
+    // Depending on the command, one List or several objects.
     let objects = serde_json::Deserializer::from_str(&printed).into_iter::<Value>().map(Result::unwrap);
     let objects =
         objects.flat_map(|object| object["items"].as_array().cloned().unwrap_or_else(|| vec![object]));
@@ -23,37 +22,37 @@ async fn stored_by(site: &Site<'_>, command: &[&str], folder: &Path) -> Value {
 }
 
 #[tokio::test]
-async fn b58_applying_again_makes_no_authority_and_empties_no_ca_bundle() {
+async fn applying_the_manifests_again_keeps_ca_and_ca_bundle() {
     let Some(site) = site().await else { return };
     let folder = site.install("base").await;
-    let authority = site.only_authority("").await;
+    let ca = site.only_ca("").await;
     let identity = site.get(&format!("secret/{SECRET}")).await.unwrap()["metadata"]["uid"].clone();
     let untouched = site.get(CONFIGURATION).await.unwrap()["metadata"]["resourceVersion"].clone();
 
-    // Nothing of ours differs, so the API server doesn't even store it anew.
+    // Equal objects aren't stored again.
     let server_side = ["apply", "--server-side"];
     for command in [&server_side[..], &["apply", "--server-side", "--force-conflicts"]] {
         let stored = stored_by(&site, command, folder.path()).await;
         assert_eq!(stored["metadata"]["resourceVersion"], untouched, "{command:?}");
     }
-    // From the client's side; the second time it has an earlier state to compare with.
+    // Client-side apply; the second time with the annotation of the first.
     for _ in 0..2 {
         let stored = stored_by(&site, &["apply"], folder.path()).await;
         assert_eq!(bundles(&stored).count(), 3);
-        assert!(bundles(&stored).all(|bundle| *bundle == *authority), "{stored:#}");
+        assert!(bundles(&stored).all(|bundle| *bundle == *ca), "{stored:#}");
     }
-    // To another overlay and back: webhooks change, the authority doesn't.
+    // Another overlay and back: webhooks change, the CA doesn't.
     let strict = manifests("overlays/strict");
     for folder in [&strict, &folder] {
         let stored = stored_by(&site, &["apply", "--server-side", "--force-conflicts"], folder.path()).await;
-        assert!(bundles(&stored).all(|bundle| *bundle == *authority), "{stored:#}");
+        assert!(bundles(&stored).all(|bundle| *bundle == *ca), "{stored:#}");
     }
     // New Pods, as with a new image.
     site.roll().await;
 
-    // Replacing is the one way that empties it; it is set again, and to the same authority.
+    // Only a replacement empties the caBundle. Swansong sets it again to the same CA.
     let replaced = stored_by(&site, &["replace"], folder.path()).await;
     assert!(bundles(&replaced).all(Value::is_null), "{replaced:#}");
-    assert_eq!(site.only_authority("").await, authority);
+    assert_eq!(site.only_ca("").await, ca);
     assert_eq!(site.get(&format!("secret/{SECRET}")).await.unwrap()["metadata"]["uid"], identity);
 }
