@@ -19,6 +19,13 @@ DENY_VERSION := 0.20.2
 CACHE := $(or $(SWANSONG_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/swansong)
 DENY := $(CACHE)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 ADVISORIES := https://github.com/rustsec/advisory-db
+PREREQUISITES := tests/support/cluster/prerequisites.sh
+WITH_KUBERNETES := tests/support/cluster/with-kubernetes.sh
+# Without root there is no node, and what only a node needs isn't built.
+TIER := $(if $(filter 0,$(shell id -u)),node,api)
+# Targets whose names begin with e2e need a cluster.
+UNIT := --lib --bins --test '[!e]*'
+E2E := --test 'e*'
 TESTCLUSTER := cargo run --quiet --locked --package swansong-testcluster --
 
 .PHONY: help
@@ -27,16 +34,28 @@ help: ## List what can be made.
 
 .PHONY: demo
 demo: ## See one annotation make a job ready to dump, on a real Kubernetes on this machine.
-	cargo build --release --locked --package swansong
-	cargo build --locked --package swansong-demo --package swansong-testcluster
-	@target="$${CARGO_TARGET_DIR:-target}"; "$$target/debug/demo" --swansong "$$target/release/swansong"
+	@$(PREREQUISITES) node
+	@$(WITH_KUBERNETES) node cargo build --locked --package swansong --package swansong-demo --package swansong-testcluster --bin swansong --bin demo --bin testcluster
+	@"$${CARGO_TARGET_DIR:-target}/debug/demo"
 
 .PHONY: test
-test: prerequisites fmt-check clippy doc deny unit ## Everything that has to pass before a change goes in.
+test: prerequisites lint unit e2e ## Everything that has to pass before a change goes in.
 
 .PHONY: unit
-unit: ## All tests, those on a real Kubernetes included.
-	cargo test --workspace --locked
+unit: ## The tests without a cluster: seconds to two minutes.
+	@$(PREREQUISITES) build
+	cargo test --workspace --locked $(UNIT)
+
+.PHONY: e2e
+e2e: ## The tests on a real Kubernetes, and the examples in the documentation of the code.
+	@$(PREREQUISITES) api
+	@$(WITH_KUBERNETES) $(TIER) cargo test --workspace --locked $(E2E) --no-run
+	cargo test --workspace --locked $(E2E)
+	cargo test --workspace --locked --doc
+
+.PHONY: flaky
+flaky: ## Run `make unit` ten times beside a load on every core.
+	@tests/lint/flaky 10 cargo test --workspace --locked --quiet $(UNIT)
 
 .PHONY: soak
 soak: ## Long runs, more than an hour: a million reviews and faults, a thousand kills; replicas rolled and killed on a real cluster.
@@ -47,11 +66,10 @@ soak: ## Long runs, more than an hour: a million reviews and faults, a thousand 
 	SWANSONG_SOAK=1 cargo test --locked --package swansong --test e2e-availability rolling -- --nocapture
 
 .PHONY: prerequisites
-prerequisites: ## Install what the tests need (on Debian, as root), or say what is missing.
-	@tests/support/cluster/prerequisites.sh || true
-	@$(TESTCLUSTER) check --tier api
-	@$(TESTCLUSTER) check --tier node || printf '\n\033[1;33m%s\033[0m\n\n' \
-	  'THE NODE TIER CAN NOT RUN HERE: no test will start a Pod. What is missing stands above.'
+prerequisites: ## Install what the tests need (on Debian, as root), or print the commands that do.
+	@$(PREREQUISITES) api
+	@$(PREREQUISITES) node || printf '\n\033[1;33m%s\033[0m\n\n' \
+	  'NO TEST WILL START A POD: this machine lacks what is listed above. The other tests run.'
 
 .PHONY: fmt
 fmt: ## Format the code.

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use serde_json::Value;
-use swansong_testcluster::{Tier, programs};
+use swansong_testcluster::programs;
 use swansong_webhook::config::Config;
 
 pub(crate) const OVERLAYS: [&str; 4] =
@@ -32,9 +32,8 @@ fn kubectl() -> &'static Path {
             let mut folders = env::split_paths(&env::var_os("PATH")?).collect::<Vec<_>>().into_iter();
             folders.find_map(|folder| Some(folder.join("kubectl")).filter(|file| file.is_file()))
         };
-        env::var_os("KUBECTL").map(PathBuf::from).or_else(on_path).unwrap_or_else(|| {
-            programs::ensure_loudly(Tier::Api).expect("the test cluster's programs").path("kubectl")
-        })
+        let given = env::var_os("KUBECTL").map(PathBuf::from).or_else(on_path);
+        given.unwrap_or_else(|| programs::ensure_kubectl().expect("kubectl"))
     });
     &KUBECTL
 }

@@ -1,61 +1,118 @@
 #!/bin/sh
-# Installs what the test cluster's tier with a node needs: on Debian and its kin when run as root,
-# elsewhere it prints the command to run. Quiet and quick when everything is there.
+# Checks what this repository needs of a machine, before anything is built.
 #
-# It asks for commands rather than packages, so that another vendor's containerd is left alone, and
-# it never starts, stops or configures a service: the test cluster runs a containerd of its own.
+# usage: prerequisites.sh build|api|node
 #
-# The same list is in src/prerequisites.rs, where a test compares the two.
+#   build  cargo and a C compiler
+#   api    the same, and Go, which builds etcd and the API server
+#   node   the same, and root, containerd, runc and the CNI plugins for a node that runs pods
+#
+# What is missing is installed on Debian and its derivatives when run as root. Otherwise the script prints the commands
+# to run and exits with 1. It asks for commands rather than packages, so that another vendor's containerd is left alone,
+# and it never starts, stops or configures a service: the test cluster runs a containerd of its own.
+#
+# The list of packages is also in src/prerequisites.rs; a test compares the two.
 set -eu
 PATH="$PATH:/usr/sbin:/sbin"
+tier="${1:-node}"
+# The edition and the features that the code uses need this version; rustup installs the one in rust-toolchain.toml.
+oldest_rust=1.95
+# From this version on, Go downloads the newer version that a module requires.
+oldest_go=1.21
 
 packages=""
-need() { # COMMAND PACKAGE
-    command -v "$1" >/dev/null 2>&1 && return
+advice=""
+has() { command -v "$1" >/dev/null 2>&1; }
+add() { # PACKAGE
     case " $packages " in
-    *" $2 "*) ;;
-    *) packages="${packages:+$packages }$2" ;;
+    *" $1 "*) ;;
+    *) packages="${packages:+$packages }$1" ;;
     esac
 }
-need containerd containerd
-need ctr containerd
-need runc runc
-need ip iproute2
-need nft nftables
-need iptables iptables
-need mount mount
+need() { # COMMAND PACKAGE
+    has "$1" || add "$2"
+}
+advise() { # WHAT COMMAND
+    advice="$advice
+  $1; run:
+    $2"
+}
+at_least() { # VERSION OLDEST, both MAJOR.MINOR…
+    major=${1%%.*}
+    minor=${1#*.}
+    minor=${minor%%[!0-9]*}
+    [ "$major" -gt "${2%%.*}" ] || { [ "$major" -eq "${2%%.*}" ] && [ "${minor:-0}" -ge "${2#*.}" ]; }
+}
+
 need cc gcc
-cni=""
-for folder in /usr/lib/cni /opt/cni/bin /usr/libexec/cni; do
-    [ -x "$folder/ptp" ] && [ -x "$folder/host-local" ] && [ -x "$folder/portmap" ] && cni=$folder
-done
-[ -n "$cni" ] || packages="${packages:+$packages }containernetworking-plugins"
-# Linking a static program needs the C library's archive, which gcc alone doesn't bring.
-if ! printf 'int main(void){return 0;}' | cc -static -x c -o /dev/null - 2>/dev/null; then
-    packages="${packages:+$packages }libc6-dev"
+need cc libc6-dev
+if ! has cargo; then
+    advise "cargo is missing" \
+        "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y && . \"\$HOME/.cargo/env\""
+elif ! has rustup; then
+    rust=$(cargo --version | cut -d ' ' -f 2)
+    at_least "$rust" $oldest_rust || advise "cargo $rust is too old, $oldest_rust is needed" \
+        "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y && . \"\$HOME/.cargo/env\""
 fi
 
-status=0
-if [ -n "$packages" ]; then
-    install="apt-get install -y --no-install-recommends $packages"
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-        echo "installing $packages" >&2
-        export DEBIAN_FRONTEND=noninteractive
-        apt-get update -qq
-        # The list of packages is ours and made of plain words.
-        # shellcheck disable=SC2086
-        $install -qq >/dev/null
-    elif command -v apt-get >/dev/null 2>&1; then
-        echo "the test cluster needs some packages; run: sudo apt-get update && sudo $install" >&2
-        status=1
-    else
-        echo "the test cluster needs these (Debian's names), please install them: $packages" >&2
-        status=1
+if [ "$tier" != build ]; then
+    # Outside of any module, so that no go.mod makes Go download another version to answer.
+    go=$(cd / && go env GOVERSION 2>/dev/null | sed 's/^go//') || go=""
+    if [ -z "$go" ] || ! at_least "$go" $oldest_go; then
+        what="Go ${go:+$go is too old, }$oldest_go or newer is needed to build Kubernetes"
+        packaged=$(apt-cache policy golang-go 2>/dev/null | sed -n 's/^ *Candidate: //; s/^[0-9]*://; /^[0-9]/p')
+        if [ -n "$packaged" ] && at_least "$packaged" $oldest_go; then
+            add golang-go
+        elif [ -n "$packaged" ]; then
+            # shellcheck disable=SC2016
+            advise "$what" 'apt-get install -y -t "$(. /etc/os-release; echo $VERSION_CODENAME)-backports" golang-go'
+        else
+            machine=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+            advise "$what" "curl -sSfL https://go.dev/dl/go1.26.8.linux-$machine.tar.gz | tar -C /usr/local -xz && export PATH=/usr/local/go/bin:\$PATH"
+        fi
     fi
 fi
 
-if ! command -v go >/dev/null 2>&1; then
-    echo "the test cluster builds Kubernetes from source; put Go on the PATH, any version from 1.21 on" >&2
-    status=1
+if [ "$tier" = node ]; then
+    [ "$(id -u)" = 0 ] || advise "the node's namespaces, mounts and containers need root" "sudo -s"
+    need containerd containerd
+    need ctr containerd
+    need runc runc
+    need ip iproute2
+    need nft nftables
+    need iptables iptables
+    need mount mount
+    cni=""
+    for folder in /usr/lib/cni /opt/cni/bin /usr/libexec/cni; do
+        [ -x "$folder/ptp" ] && [ -x "$folder/host-local" ] && [ -x "$folder/portmap" ] &&
+            [ -x "$folder/loopback" ] && cni=$folder
+    done
+    [ -n "$cni" ] || add containernetworking-plugins
+    # Linking a static program needs the C library's archive, which gcc alone doesn't install.
+    if has cc && ! printf 'int main(void){return 0;}' | cc -static -x c -o /dev/null - 2>/dev/null; then
+        add libc6-dev
+    fi
 fi
-exit $status
+
+if [ -n "$packages" ]; then
+    install="apt-get install -y --no-install-recommends $packages"
+    if ! has apt-get; then
+        advise "these packages (Debian's names) are missing" "install $packages"
+    elif [ "$(id -u)" != 0 ]; then
+        advise "packages are missing" "sudo apt-get update && sudo $install"
+    elif [ -z "$advice" ]; then
+        echo "installing $packages" >&2
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get update -qq
+        # The list of packages is a fixed list of plain names.
+        # shellcheck disable=SC2086
+        $install -qq >/dev/null
+    else
+        advise "packages are missing" "apt-get update && $install"
+    fi
+fi
+
+if [ -n "$advice" ]; then
+    echo "This machine lacks what the tier '$tier' needs:$advice" >&2
+    exit 1
+fi

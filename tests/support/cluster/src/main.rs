@@ -78,7 +78,7 @@ struct Up {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Up(up) => run_up(&up),
-        Command::Programs { tier } => programs::ensure_loudly(tier).map(|programs| {
+        Command::Programs { tier } => programs::ensure_with_progress(tier).map(|programs| {
             let _ = writeln!(io::stdout(), "{}", programs.directory().display());
         }),
         Command::Check { tier } => check(tier),

@@ -5,7 +5,7 @@
 //! once, into a cache. The folder's name is a hash of everything that decides the result.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -72,20 +72,25 @@ impl Programs {
 
 /// Makes sure that a tier's programs are there, building those that aren't.
 ///
-/// Progress is told to `progress`, a line at a time. Processes that come here together wait for
-/// one another.
+/// `progress` gets a line for each step. Processes that build at the same time wait for one another.
 pub fn ensure(tier: Tier, progress: &mut dyn FnMut(&str)) -> Result<Programs, Error> {
+    let sources: Vec<_> = needed(tier).collect();
+    ensure_built(&sources, tier == Tier::Node, progress)
+}
+
+fn ensure_built(sources: &[&Source], pause: bool, progress: &mut dyn FnMut(&str)) -> Result<Programs, Error> {
     let fingerprint = cache::fingerprint(&[RECIPE, GO_MOD, GO_SUM, PAUSE_SOURCE]);
     let directory = cache::directory().join("kubernetes").join(fingerprint);
     let programs = Programs { directory };
-    if is_complete(&programs, tier) {
+    let is_built = |name| programs.path(name).is_file();
+    if sources.iter().all(|source| is_built(source.name)) && (!pause || is_built("pause")) {
         return Ok(programs);
     }
-    let missing = prerequisites::for_building(tier);
+    let missing = prerequisites::for_building(if pause { Tier::Node } else { Tier::Api });
     if !missing.is_empty() {
         return Err(Error::Prerequisites(missing));
     }
-    build_missing(&programs, tier, progress)?;
+    build_missing(&programs, sources, pause, progress)?;
     Ok(programs)
 }
 
@@ -94,12 +99,12 @@ fn needed(tier: Tier) -> impl Iterator<Item = &'static Source> {
     API.iter().chain(more)
 }
 
-fn is_complete(programs: &Programs, tier: Tier) -> bool {
-    needed(tier).all(|source| programs.path(source.name).is_file())
-        && (tier == Tier::Api || programs.path("pause").is_file())
-}
-
-fn build_missing(programs: &Programs, tier: Tier, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
+fn build_missing(
+    programs: &Programs,
+    sources: &[&Source],
+    pause: bool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(), Error> {
     let module = programs.directory.join("module");
     fs::create_dir_all(&module).map_err(Error::file("create", &module))?;
     let lock_path = programs.directory.join("lock");
@@ -112,8 +117,8 @@ fn build_missing(programs: &Programs, tier: Tier, progress: &mut dyn FnMut(&str)
         let path = module.join(name);
         fs::write(&path, text).map_err(Error::file("write", &path))?;
     }
-    let all = needed(tier).count();
-    for (index, source) in needed(tier).enumerate() {
+    let all = sources.len();
+    for (index, source) in sources.iter().enumerate() {
         if programs.path(source.name).is_file() {
             continue;
         }
@@ -126,7 +131,7 @@ fn build_missing(programs: &Programs, tier: Tier, progress: &mut dyn FnMut(&str)
         build(programs, name, |output| go_build(&module, source.package, output))?;
         progress(&format!("built {name} in {} s", started.elapsed().as_secs()));
     }
-    if tier == Tier::Node && !programs.path("pause").is_file() {
+    if pause && !programs.path("pause").is_file() {
         build(programs, "pause", |output| compile(&module.join("pause.c"), output))?;
     }
     Ok(())
@@ -158,6 +163,8 @@ fn go_build(module: &Path, package: &str, output: &Path) -> Command {
         .env("CGO_ENABLED", "0")
         // A workspace file or flags of the user's own project must not change what is built.
         .env("GOWORK", "off")
+        // A sixth less work for the compiler, for some memory.
+        .env("GOGC", std::env::var_os("GOGC").unwrap_or_else(|| "200".into()))
         .env_remove("GOFLAGS");
     command
 }
@@ -195,12 +202,20 @@ pub fn version() -> &'static str {
         .expect("go.mod requires k8s.io/kubernetes")
 }
 
-/// [`ensure`] that tells its progress on standard error.
-pub fn ensure_loudly(tier: Tier) -> Result<Programs, Error> {
-    ensure(tier, &mut |line| {
-        // Progress is a courtesy; a closed standard error must not end a build.
-        let _ = writeln!(std::io::stderr(), "testcluster: {line}");
-    })
+/// [`ensure`] that prints its progress to standard error.
+pub fn ensure_with_progress(tier: Tier) -> Result<Programs, Error> {
+    ensure(tier, &mut print_progress)
+}
+
+/// The path of kubectl, which is built if need be, without the other programs.
+pub fn ensure_kubectl() -> Result<PathBuf, Error> {
+    let kubectl: Vec<_> = API.iter().filter(|source| source.name == "kubectl").collect();
+    Ok(ensure_built(&kubectl, false, &mut print_progress)?.path("kubectl"))
+}
+
+fn print_progress(line: &str) {
+    // A closed standard error must not end a build.
+    let _ = writeln!(io::stderr(), "testcluster: {line}");
 }
 
 #[cfg(test)]

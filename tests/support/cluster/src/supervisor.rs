@@ -51,7 +51,7 @@ pub async fn run(
         return Err(Error::Prerequisites(missing));
     }
     let tier = options.tier;
-    let building = tokio::task::spawn_blocking(move || programs::ensure_loudly(tier));
+    let building = tokio::task::spawn_blocking(move || programs::ensure_with_progress(tier));
     let programs = tokio::select! {
         built = building => built.map_err(|error| Error::io("build the programs")(error.into()))??,
         () = &mut stop => return Ok(()),

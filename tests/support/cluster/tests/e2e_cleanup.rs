@@ -1,8 +1,6 @@
 //! However the owner of a cluster ends, nothing of the cluster is left.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
@@ -29,7 +27,7 @@ struct Owner {
 
 impl Owner {
     fn start(tier: Tier) -> Self {
-        let mut command = Command::new(support::example("hold"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hold"));
         command.arg(tier.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut line = String::new();

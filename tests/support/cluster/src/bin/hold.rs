@@ -1,6 +1,6 @@
-//! Starts a cluster, prints a line of JSON about it, and holds it until this process is ended.
+//! For the tests: starts a cluster, prints a line of JSON about it, and keeps it until standard input ends.
 //!
-//! `cargo run -p swansong-testcluster --example hold -- node`
+//! `cargo run -p swansong-testcluster --bin hold -- node`
 
 use std::error::Error;
 use std::io::{self, Write};

@@ -1,8 +1,7 @@
 //! The tier with a node.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
@@ -42,7 +41,7 @@ async fn phase(pods: &Api<Pod>, name: &str, wanted: &str) {
 async fn a_pod_reaches_the_api_server_by_its_service() {
     let Some(cluster) = shared_if_possible(Tier::Node).await.unwrap() else { return };
     let image = load(cluster, "in-pod", |image| {
-        image.program(&support::example("in_pod"), "/in_pod").unwrap().entrypoint(["/in_pod"])
+        image.program(Path::new(env!("CARGO_BIN_EXE_in_pod")), "/in_pod").unwrap().entrypoint(["/in_pod"])
     })
     .await;
     let namespace = cluster.namespace("reach").await.unwrap();

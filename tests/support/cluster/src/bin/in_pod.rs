@@ -1,4 +1,4 @@
-//! A program for a pod: asks the API server for its version, as every client in a pod would, by
+//! For the tests, a program for a pod: asks the API server for its version, as every client in a pod would, by
 //! the Service `kubernetes` and with the pod's service account.
 
 use std::error::Error;
