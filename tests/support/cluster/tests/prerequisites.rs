@@ -34,7 +34,8 @@ impl Machine {
     fn complaint(&self, tier: &str) -> String {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("prerequisites.sh");
         let started = Instant::now();
-        let output = Command::new("/bin/sh").arg(script).arg(tier).env("PATH", self.0.path()).output().unwrap();
+        let output =
+            Command::new("/bin/sh").arg(script).arg(tier).env("PATH", self.0.path()).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         assert!(started.elapsed() < Duration::from_secs(5));
         String::from_utf8(output.stderr).unwrap()
