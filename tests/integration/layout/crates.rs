@@ -1,0 +1,130 @@
+//! What each crate may depend on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+
+use serde_json::Value;
+
+use crate::{files, output};
+
+/// The crates of the product and the crates of this repository that each may use. `swansong` itself may use all of them.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("api", &[]),
+    ("runtime", &[]),
+    ("fault-model", &[]),
+    ("inject", &["api"]),
+    ("webhook", &["api", "inject", "runtime"]),
+    ("reset-config", &["api", "clusterd", "runtime"]),
+    ("certs", &["api", "runtime"]),
+    ("dcmi", &["fault-model"]),
+    ("clusterd", &["api", "fault-model"]),
+    ("gateway", &["api", "clusterd", "fault-model", "runtime"]),
+    ("faults", &["api", "clusterd", "dcmi", "fault-model", "gateway", "runtime"]),
+    ("agent", &["api", "clusterd", "dcmi", "faults", "fault-model", "runtime"]),
+];
+
+/// Pure crates, which know no runtime, client or server, and the features with which that holds.
+const PURE: &[(&str, &[&str])] =
+    &[("swansong-api", &[]), ("swansong-fault-model", &[]), ("swansong-inject", &[])];
+
+/// What a pure crate never depends on, directly or indirectly.
+const IMPURE: &[&str] = &["axum", "hyper", "kube", "reqwest", "tokio", "tonic", "tower"];
+
+/// A crate of this repository.
+pub(crate) struct Package {
+    pub(crate) name: String,
+    /// Its folder, relative to the root; empty for the root package.
+    pub(crate) folder: String,
+    /// The crates of this repository that it is built with, without those that only its tests use.
+    pub(crate) uses: BTreeSet<String>,
+}
+
+impl Package {
+    /// Whether it is only used by tests, benchmarks and the demo.
+    pub(crate) fn is_for_tests(&self) -> bool {
+        self.folder.starts_with("tests/") || self.folder.ends_with("/fake")
+    }
+}
+
+fn cargo() -> String {
+    env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+}
+
+/// All crates of this repository, from `cargo metadata`. The prefix `swansong-` is left out of names.
+pub(crate) fn packages() -> Vec<Package> {
+    let metadata = output(&cargo(), &["metadata", "--format-version=1", "--no-deps", "--locked"]);
+    let metadata: Value = serde_json::from_str(&metadata).unwrap();
+    let short = |name: &Value| name.as_str().unwrap().trim_start_matches("swansong-").to_owned();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    let read = |package: &Value| Package {
+        name: short(&package["name"]),
+        folder: package["manifest_path"].as_str().unwrap()[crate::ROOT.len() + 1..]
+            .trim_end_matches("Cargo.toml")
+            .trim_end_matches('/')
+            .to_owned(),
+        uses: package["dependencies"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|dependency| dependency["path"].is_string() && dependency["kind"].is_null())
+            .map(|dependency| short(&dependency["name"]))
+            .collect(),
+    };
+    packages.map(read).collect()
+}
+
+#[test]
+fn crates_use_only_what_they_may() {
+    let packages = packages();
+    let may_use: BTreeMap<&str, &[&str]> = MAY_USE.iter().copied().collect();
+    let tests: BTreeSet<_> =
+        packages.iter().filter(|package| package.is_for_tests()).map(|package| &package.name).collect();
+    for Package { name, uses, .. } in packages.iter().filter(|package| !package.is_for_tests()) {
+        let for_tests: Vec<_> = uses.iter().filter(|used| tests.contains(used)).collect();
+        assert!(for_tests.is_empty(), "{name} is built with {for_tests:?}, which are for tests");
+        if name == "swansong" {
+            continue;
+        }
+        let allowed = may_use.get(name.as_str()).unwrap_or_else(|| panic!("{name} isn't in MAY_USE; add it"));
+        let wrong: Vec<_> = uses.iter().filter(|used| !allowed.contains(&used.as_str())).collect();
+        assert!(wrong.is_empty(), "{name} uses {wrong:?} but may use only {allowed:?}");
+    }
+}
+
+#[test]
+fn pure_crates_know_no_runtime_client_or_server() {
+    for (name, features) in PURE {
+        let features = format!("--features={}", features.join(","));
+        let tree = output(
+            &cargo(),
+            &[
+                "tree",
+                "--locked",
+                "--edges=normal",
+                "--prefix=none",
+                "--format={p}",
+                "--no-default-features",
+                &features,
+                "--package",
+                name,
+            ],
+        );
+        let wrong: BTreeSet<_> = tree
+            .lines()
+            .filter_map(|line| line.split(' ').next())
+            .filter(|used| IMPURE.contains(used))
+            .collect();
+        assert!(
+            wrong.is_empty(),
+            "{name} depends on {wrong:?}; cargo tree --package {name} --invert shows how"
+        );
+    }
+}
+
+#[test]
+fn no_file_is_compiled_into_two_crates() {
+    for file in files().iter().filter(|file| file.ends_with(".rs")) {
+        let code = crate::source::code(&crate::read(file));
+        assert!(!code.contains("#[path"), "{file}: #[path]; share code through a crate or a module instead");
+    }
+}
