@@ -110,6 +110,47 @@ async fn a_service_leads_to_its_pods() {
 }
 
 #[tokio::test]
+async fn volumes_on_the_host_leave_the_machines_disk_alone() {
+    let Some(cluster) = shared_if_possible(Tier::Node).await.unwrap() else { return };
+    let image = load(cluster, "on-host", |image| {
+        image.program(Path::new(env!("CARGO_BIN_EXE_in_pod")), "/in_pod").unwrap().entrypoint(["/in_pod"])
+    })
+    .await;
+    let namespace = cluster.namespace("host-path").await.unwrap();
+    let pods: Api<Pod> = Api::namespaced(cluster.client().await.unwrap(), &namespace);
+    let name = format!("test-{}", std::process::id());
+    let pod = |pod: &str, path: &str| {
+        object(json!({
+            "metadata": { "name": pod },
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [{
+                    "name": "main", "image": image, "imagePullPolicy": "Never",
+                    "volumeMounts": [{ "name": "host", "mountPath": "/host" }],
+                }],
+                "volumes": [{ "name": "host", "hostPath": { "path": path, "type": "DirectoryOrCreate" } }],
+            },
+        }))
+    };
+    let outside = format!("/usr/{name}");
+    pods.create(&PostParams::default(), &pod("outside", &outside)).await.unwrap();
+    let own = format!("/var/lib/swansong/{name}");
+    pods.create(&PostParams::default(), &pod("own", &own)).await.unwrap();
+    phase(&pods, "own", "Succeeded").await;
+    assert!(cluster.info().directory.join("node/swansong").join(&name).is_dir());
+    swansong_testcluster::expect_events(
+        &cluster.client().await.unwrap(),
+        &namespace,
+        "Pod",
+        "outside",
+        &["FailedMount"],
+    )
+    .await
+    .unwrap();
+    assert!(!Path::new(&outside).exists() && !Path::new(&own).exists());
+}
+
+#[tokio::test]
 async fn the_node_has_npus() {
     let Some(cluster) = shared_if_possible(Tier::Node).await.unwrap() else { return };
     let nodes: Api<Node> = Api::all(cluster.client().await.unwrap());

@@ -4,6 +4,7 @@
 //! output, [`GO`] on its standard input once the API server answers. The end of its standard input
 //! means that the supervisor is gone.
 
+use std::env;
 use std::fs::{self, File};
 use std::io::{self, BufRead, Write};
 use std::os::unix::net::UnixStream;
@@ -33,13 +34,14 @@ pub(crate) const RUNTIME_READY: &str = "runtime";
 /// The API server answers: join it.
 pub(crate) const GO: &str = "go";
 
-/// Folders of the machine that the node has for its own.
-const OWN_FOLDERS: [(&str, &str); 5] = [
+/// Folders of the machine in whose place the node has its own, in the cluster's folder.
+const OWN_FOLDERS: [(&str, &str); 6] = [
     ("run", "/run"),
     ("kubelet", "/var/lib/kubelet"),
     ("containerd", "/var/lib/containerd"),
     ("cni", "/var/lib/cni"),
     ("log", "/var/log"),
+    ("swansong", "/var/lib/swansong"),
 ];
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -102,6 +104,14 @@ fn own_mounts(spec: &NodeSpec) -> Result<(), Error> {
         mount(Some(&folder), place, NONE, MsFlags::MS_BIND, NONE)
             .map_err(Error::errno(format!("mount the node's {place}")))?;
     }
+    // A bind mount, here of a folder on itself, stays writable when the mount below it becomes read-only.
+    for folder in [env::temp_dir().as_path(), &spec.directory] {
+        mount(Some(folder), folder, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)
+            .map_err(Error::errno(format!("mount {}", folder.display())))?;
+    }
+    // Volumes of type hostPath anywhere else must not write to the machine's own disk.
+    let read_only = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
+    mount(NONE, "/", NONE, read_only, NONE).map_err(Error::errno("make the machine's files read-only"))?;
     // Where it is a link to /run, programs expect what should be there.
     fs::create_dir_all("/run/lock").map_err(Error::io("create /run/lock"))
 }
