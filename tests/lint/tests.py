@@ -27,8 +27,8 @@ class Words(unittest.TestCase):
     def test_finds_words_in_prose_and_identifiers(self):
         self.assertEqual(self.found("What stands: `fault_stands`, `StandsFor`, TOLD_AT."), ["stands"] * 3 + ["told"])
 
-    def test_finds_phrases_over_punctuation(self):
-        self.assertEqual(self.found("it has a task of its own, and goes on."), ["of its own", "goes on"])
+    def test_finds_phrases(self):
+        self.assertEqual(self.found("it has a task of its own, and goes_on; `go`, on"), ["of its own", "goes on"])
 
     def test_leaves_other_words_with_the_same_letters_alone(self):
         self.assertEqual(self.found("understand standard standalone lookup still soldier"), [])

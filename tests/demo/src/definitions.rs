@@ -8,7 +8,7 @@ use swansong_testcluster::{Cluster, Error, eventually};
 use crate::install::repository;
 
 /// How long the API server may take to serve a definition.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// MindCluster's and Volcano's own definitions, in a folder beside the repository that not
 /// everybody has; else those of the tests, which keep the parts of the schema that matter here.
@@ -25,7 +25,7 @@ pub async fn apply(cluster: &Cluster, file: &Path) -> Result<(), Error> {
     // kubectl's own wait gives up on a definition that has no conditions yet, so it is asked again.
     for definition in ["crd/ascendjobs.mindxdl.gitee.com", "crd/jobs.batch.volcano.sh"] {
         let established = ["wait", "--for=condition=Established", "--timeout=1s", definition];
-        eventually("the definition to be served", PATIENCE, || cluster.kubectl(&established)).await?;
+        eventually("the definition to be served", TIMEOUT, || cluster.kubectl(&established)).await?;
     }
     Ok(())
 }

@@ -10,16 +10,16 @@ use swansong_testcluster::{Error, eventually};
 
 use crate::operator::CONTAINER;
 use crate::proof::Rank;
-use crate::told::Told;
+use crate::training_log::TrainingLog;
 
 /// Longer than the training processes themselves try.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Waits until all pods of a job have told whether they reached each other; rank 0 comes first.
+/// Waits until all pods of a job have reported whether they reached each other; rank 0 comes first.
 pub async fn ranks(client: &Client, namespace: &str, job: &str, count: usize) -> Result<Vec<Rank>, Error> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let of_job = ListParams::default().labels(&format!("training.kubeflow.org/job-name={job}"));
-    let mut ranks = eventually(&format!("the pods of {job} have told all"), PATIENCE, || async {
+    let mut ranks = eventually(&format!("the pods of {job} have reported"), TIMEOUT, || async {
         let list = pods.list(&of_job).await.map_err(|error| error.to_string())?;
         if list.items.len() != count {
             return Err(format!("{} of {count} pods exist", list.items.len()));
@@ -31,7 +31,7 @@ pub async fn ranks(client: &Client, namespace: &str, job: &str, count: usize) ->
         Ok(ranks)
     })
     .await?;
-    ranks.sort_by_key(|rank| rank.told.rank);
+    ranks.sort_by_key(|rank| rank.report.rank);
     Ok(ranks)
 }
 
@@ -39,16 +39,16 @@ async fn rank(pods: &Api<Pod>, pod: Pod) -> Result<Rank, String> {
     let name = pod.name_any();
     let log = LogParams { container: Some(CONTAINER.to_owned()), ..LogParams::default() };
     let log = pods.logs(&name, &log).await.map_err(|error| format!("{name}: {error}; {}", state(&pod)))?;
-    let told = Told::read(&log);
+    let report = TrainingLog::read(&log);
     // The container may be faster than the kubelet's report of the pod's address.
     let addressed = pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some());
-    match told.complete {
-        Some(_) if addressed => Ok(Rank { pod, log, told }),
+    match report.complete {
+        Some(_) if addressed => Ok(Rank { pod, log, report }),
         _ => Err(format!("{name}: {}; last line: {}", state(&pod), log.lines().last().unwrap_or_default())),
     }
 }
 
-/// Why a pod doesn't run, in its own words.
+/// Why a pod doesn't run, from its status.
 fn state(pod: &Pod) -> String {
     let Some(status) = &pod.status else { return "no status".to_owned() };
     let phase = status.phase.as_deref().unwrap_or("no phase");
@@ -65,7 +65,7 @@ fn state(pod: &Pod) -> String {
 pub async fn service(client: &Client, namespace: &str, job: &str) -> Result<Service, Error> {
     let services: Api<Service> = Api::namespaced(client.clone(), namespace);
     let of_job = ListParams::default().labels(&format!("training.kubeflow.org/job-name={job}"));
-    eventually(&format!("the Service of {job}"), PATIENCE, || async {
+    eventually(&format!("the Service of {job}"), TIMEOUT, || async {
         let list = services.list(&of_job).await.map_err(|error| error.to_string())?;
         list.items.into_iter().next().ok_or_else(|| "there is none".to_owned())
     })
@@ -76,5 +76,5 @@ pub async fn service(client: &Client, namespace: &str, job: &str) -> Result<Serv
 pub async fn reset_config(client: &Client, namespace: &str, job: &str) -> Result<ConfigMap, Error> {
     let config_maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let name = name_for(job);
-    eventually(&format!("ConfigMap {name}"), PATIENCE, || config_maps.get(&name)).await
+    eventually(&format!("ConfigMap {name}"), TIMEOUT, || config_maps.get(&name)).await
 }

@@ -19,7 +19,7 @@ pub const IMAGE: &str = "localhost/swansong:dev";
 
 /// For the webhook to answer after its pods are ready: the API server learns of a new
 /// configuration by a watch.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Why Swansong could not be installed.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +63,7 @@ pub async fn install(cluster: &Cluster) -> Result<(), InstallError> {
     ready(cluster).await
 }
 
-/// Applies a folder with a kustomization, whoever owned its fields before.
+/// Applies a folder with a kustomization and takes over the ownership of its fields.
 pub async fn apply(cluster: &Cluster, folder: &Path) -> Result<(), InstallError> {
     let apply = ["apply", "--server-side", "--force-conflicts", "--kustomize"].map(Path::new);
     cluster.kubectl(&[&apply[..], &[folder]].concat()).await?;
@@ -90,7 +90,7 @@ async fn answers(cluster: &Cluster) -> Result<(), ClusterError> {
     let probe: Pod = serde_json::from_value(probe)
         .map_err(|source| ClusterError::Json { what: "a Pod to try with".to_owned(), source })?;
     let parameters = PostParams { dry_run: true, ..PostParams::default() };
-    eventually("the webhook answers", PATIENCE, || async {
+    eventually("the webhook answers", TIMEOUT, || async {
         let stored = pods.create(&parameters, &probe).await.map_err(|error| error.to_string())?;
         let changed = stored.annotations().contains_key("swansong.dev/injected");
         changed.then_some(()).ok_or_else(|| "a Pod came through unchanged".to_owned())
@@ -115,7 +115,7 @@ pub fn kustomization(overlay: &str) -> Result<TempDir, InstallError> {
     Ok(folder)
 }
 
-/// What the webhook's pods say, for somebody who has to find out why they aren't ready.
+/// The state and the log of the webhook's pods, for the error message when they aren't ready.
 async fn explain(cluster: &Cluster) -> String {
     let pods = cluster.kubectl(&["--namespace=swansong-system", "get", "pods", "--output=wide"]).await;
     let logs = ["logs", "deployment/swansong-webhook", "--tail=20"];

@@ -6,7 +6,7 @@
 //!
 //! - [`operator`]: ascend-operator, as far as it matters: one Service and the Pods of a job.
 //! - [`training_image`]: a container image with two stand-in libraries and a training process that
-//!   tells what it sees; [`told`] reads that.
+//!   prints what it sees; [`training_log`] parses that.
 //! - [`definitions`], [`install`]: AscendJob and Swansong brought into a test cluster.
 //! - [`evidence`], [`proof`]: what a job shows when it runs, and whether the chain holds.
 
@@ -15,8 +15,8 @@ pub mod evidence;
 pub mod install;
 pub mod operator;
 pub mod proof;
-pub mod told;
 pub mod training_image;
+pub mod training_log;
 
 /// An AscendJob of two pods that asks for a dying checkpoint and does nothing else for it.
 pub const JOB: &str = include_str!("../job.yaml");

@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 #[derive(Parser)]
 #[command(name = "demo")]
 struct Arguments {
-    /// Keep the cluster until Ctrl-C even if nobody sits at the terminal.
+    /// Keep the cluster until Ctrl-C even without a terminal.
     #[arg(long)]
     keep: bool,
     /// The program `swansong` to put into the image [default: the one beside this program].

@@ -1,5 +1,4 @@
-//! Whether every link of the chain holds, judged by what the API server stored and the containers
-//! told.
+//! Whether every link of the chain holds, judged by what the API server stored and what the containers logged.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::ResourceExt;
@@ -7,12 +6,12 @@ use swansong_api::strategy::Strategies;
 use swansong_clusterd::reset_config::{State, state};
 use swansong_inject::policy::{LIBMSPTI, LIBTASKD};
 
-use crate::told::Told;
+use crate::training_log::TrainingLog;
 
 /// Ports that other ranks need on rank 0, with their names.
 const PORTS: [(&str, u16); 2] = [("ttp-port", 8000), ("taskd-port", 9601)];
 
-/// A pod of the job and what its training process told.
+/// A pod of the job and what its training process reported.
 #[derive(Clone, Debug)]
 pub struct Rank {
     /// The pod as it is stored.
@@ -20,7 +19,7 @@ pub struct Rank {
     /// What its container printed.
     pub log: String,
     /// The facts in that.
-    pub told: Told,
+    pub report: TrainingLog,
 }
 
 /// One link of the chain.
@@ -48,12 +47,12 @@ pub fn links(ranks: &[Rank], service: &Service) -> Vec<Link> {
     let mut links: Vec<_> = ranks.iter().flat_map(of_process).collect();
     links.extend(PORTS.iter().map(|(name, port)| service_port(service, name, *port)));
     let address = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()).unwrap_or_default();
-    let zero = ranks.iter().find(|rank| rank.told.rank == Some(0));
-    for rank in ranks.iter().filter(|rank| rank.told.rank != Some(0)) {
+    let zero = ranks.iter().find(|rank| rank.report.rank == Some(0));
+    for rank in ranks.iter().filter(|rank| rank.report.rank != Some(0)) {
         links.extend(PORTS.iter().map(|(_, port)| reached(rank, zero, address, *port)));
     }
-    if zero.is_none() || ranks.iter().any(|rank| rank.told.ranks as usize != ranks.len()) {
-        let numbers: Vec<_> = ranks.iter().map(|rank| rank.told.rank).collect();
+    if zero.is_none() || ranks.iter().any(|rank| rank.report.ranks as usize != ranks.len()) {
+        let numbers: Vec<_> = ranks.iter().map(|rank| rank.report.rank).collect();
         links.push(Link::new("every rank runs", Err(format!("seen: {numbers:?}"))));
     }
     links
@@ -77,32 +76,32 @@ fn of_process(rank: &Rank) -> Vec<Link> {
     let mut links = Vec::new();
     for path in [LIBMSPTI, LIBTASKD] {
         let library = path.rsplit_once('/').map_or(path, |(_, library)| library);
-        let evidence = match rank.told.mapped.iter().find(|mapped| mapped.as_str() == path) {
+        let evidence = match rank.report.mapped.iter().find(|mapped| mapped.as_str() == path) {
             Some(mapped) => Ok(mapped.clone()),
-            None => Err(format!("mapped are {:?}", rank.told.mapped)),
+            None => Err(format!("mapped are {:?}", rank.report.mapped)),
         };
         links.push(Link::new(format!("{name}: {library} is mapped into the training process"), evidence));
     }
     let pod_ip = rank.pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()).unwrap_or("unknown");
     for (variable, expected) in [("TTP_PORT", "8000"), ("POD_IP", pod_ip), ("TASKD_PROCESS_ENABLE", "on")] {
-        let found = rank.told.env.get(variable);
+        let found = rank.report.env.get(variable);
         let evidence = match found {
             Some(value) if value == expected => Ok(value.clone()),
             other => Err(format!("it is {other:?}, not {expected:?}")),
         };
         links.push(Link::new(format!("{name}: {variable} is set"), evidence));
     }
-    links.push(Link::new(format!("{name}: the operator announces the dump"), announced(&rank.told)));
+    links.push(Link::new(format!("{name}: the operator announces the dump"), announced(&rank.report)));
     links
 }
 
 /// The operator's own variable, which shows that it understood the strategy.
-fn announced(told: &Told) -> Result<String, String> {
-    let pytorch = told.env.get("HIGH_AVAILABILITY");
+fn announced(report: &TrainingLog) -> Result<String, String> {
+    let pytorch = report.env.get("HIGH_AVAILABILITY");
     if let Some(list) = pytorch.filter(|list| Strategies::parse(list).tokens().contains(&"dump")) {
         return Ok(format!("HIGH_AVAILABILITY={list}"));
     }
-    let mindspore = told.env.get("MS_ENABLE_TFT");
+    let mindspore = report.env.get("MS_ENABLE_TFT");
     match mindspore.filter(|list| list.trim_matches(['{', '}']).split(',').any(|ability| ability == "TTP:1"))
     {
         Some(list) => Ok(format!("MS_ENABLE_TFT={list}")),
@@ -125,9 +124,9 @@ fn service_port(service: &Service, name: &str, port: u16) -> Link {
 /// Both ends have to say so, which also shows that the Service led to rank 0.
 fn reached(rank: &Rank, zero: Option<&Rank>, address: &str, port: u16) -> Link {
     let claim = format!("{}: reaches rank 0 on {port} through the Service", rank.pod.name_any());
-    let there = rank.told.reached.contains(&(address.to_owned(), port));
-    let number = rank.told.rank.unwrap_or_default();
-    let here = zero.is_some_and(|zero| zero.told.accepted.contains(&(number, port)));
+    let there = rank.report.reached.contains(&(address.to_owned(), port));
+    let number = rank.report.rank.unwrap_or_default();
+    let here = zero.is_some_and(|zero| zero.report.accepted.contains(&(number, port)));
     let evidence = match (there, here) {
         (true, true) => Ok(format!("{address}:{port}")),
         (true, false) => Err(format!("{address}:{port} answered, but it wasn't rank 0")),
@@ -155,7 +154,7 @@ mod tests {
         facts.extend(common.iter().chain(lines).map(|&fact| fact.to_owned()));
         let log: Vec<_> = facts.iter().map(|fact| format!("swansong-demo: {fact}")).collect();
         let log = log.join("\n");
-        Rank { pod: serde_json::from_value(pod).unwrap(), told: Told::read(&log), log }
+        Rank { pod: serde_json::from_value(pod).unwrap(), report: TrainingLog::read(&log), log }
     }
 
     fn service(ports: &[(&str, u16)]) -> Service {
@@ -189,8 +188,8 @@ mod tests {
     #[test]
     fn each_missing_piece_breaks_its_own_link() {
         let mut bare = one();
-        bare.told.mapped.clear();
-        bare.told.env.remove("POD_IP");
+        bare.report.mapped.clear();
+        bare.report.env.remove("POD_IP");
         assert_eq!(
             broken(&[zero(), bare], &service(&PORTS)),
             [
@@ -201,7 +200,7 @@ mod tests {
         );
         let unannounced = {
             let mut one = one();
-            one.told.env.insert("HIGH_AVAILABILITY".to_owned(), "recover".to_owned());
+            one.report.env.insert("HIGH_AVAILABILITY".to_owned(), "recover".to_owned());
             one
         };
         assert_eq!(
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_somebody_else_is_none() {
+    fn an_answer_from_another_process_is_ignored() {
         let deaf = rank(0, &["accepted rank 1 on 8000"]);
         assert_eq!(
             broken(&[deaf, one()], &service(&PORTS)),

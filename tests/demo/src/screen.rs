@@ -7,7 +7,6 @@ use std::time::Instant;
 /// How a line is coloured.
 #[derive(Clone, Copy)]
 pub(crate) enum Tone {
-    /// A heading.
     Heading,
     /// Something that is as it should be, or was added.
     Good,
@@ -44,7 +43,7 @@ impl Screen {
 
     /// A line as it is.
     pub(crate) fn line(&self, text: impl Display) {
-        // Nobody may be reading any more; the cluster has to be ended in order all the same.
+        // The reader may have closed the output; the cluster still has to be stopped in order.
         let _ = writeln!(&self.output, "{text}");
     }
 

@@ -19,13 +19,12 @@ const NAMESPACE: &str = "default";
 pub(crate) struct Tour {
     pub(crate) swansong: PathBuf,
     pub(crate) definitions: PathBuf,
-    /// Whether people may look around afterwards.
+    /// Whether the cluster is kept afterwards, until the demo is interrupted.
     pub(crate) keep: bool,
 }
 
 impl Tour {
-    /// Shows everything, until the end or until `interrupted`, and leaves nothing behind. Tells
-    /// whether every link of the chain held.
+    /// Runs the demo until its end or until `interrupted`, and cleans up. Returns whether every link of the chain held.
     pub(crate) async fn run(&self, interrupted: impl Future<Output = ()>) -> Result<bool> {
         let screen = Screen::new();
         tokio::pin!(interrupted);
@@ -118,7 +117,7 @@ fn pods_of(job: &Value) -> usize {
     replicas.filter_map(|(_, replica)| usize::try_from(replica["replicas"].as_u64()?).ok()).sum()
 }
 
-/// Shows every link and tells whether all hold.
+/// Prints every link and returns whether all hold.
 fn judge(screen: &Screen, links: &[Link]) -> bool {
     for link in links {
         match &link.evidence {

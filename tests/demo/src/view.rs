@@ -46,7 +46,7 @@ pub(crate) fn diff(screen: &Screen, before: &str, after: &str) {
     }
 }
 
-/// Shows the variables and ports of a pod's training container; those that Swansong gave it stand out.
+/// Shows the variables and ports of a pod's training container; those that Swansong added are highlighted.
 pub(crate) fn container(screen: &Screen, pod: &Pod) {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     for container in containers.filter(|container| container.name == CONTAINER) {

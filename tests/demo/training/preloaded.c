@@ -10,6 +10,6 @@ __attribute__((constructor)) static void loaded(void)
 {
 	/* write, not stdio: the program's own stdio may not be set up yet. */
 	if (write(STDOUT_FILENO, LINE, sizeof LINE - 1) < 0) {
-		/* Without an output there is nobody to tell. */
+		/* Without an output there is no way to report it. */
 	}
 }

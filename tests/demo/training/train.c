@@ -3,9 +3,9 @@
  *
  * It says, one fact a line, what a dying checkpoint depends on: which libraries are mapped, the
  * variables, and whether the ranks reach rank 0 through its Service. Rank 0 listens where the
- * MindIO controller (TTP_PORT) and the TaskD Manager (9601) do. The exit status is 0 if everybody
- * was reached. With --stay it waits for SIGTERM afterwards, so that people can look around;
- * --patience SECONDS changes how long it tries.
+ * MindIO controller (TTP_PORT) and the TaskD Manager (9601) do. The exit status is 0 if all ranks
+ * were reached. With --stay it waits for SIGTERM afterwards, so that the pod can be inspected;
+ * --timeout SECONDS changes how long it tries.
  *
  * It plays jobs whose rank 0 has NPUs, which is how MindCluster's own examples are.
  */
@@ -26,13 +26,13 @@
 
 enum {
 	TASKD_PORT = 9601,
-	/* What MindSpeed-LLM uses, whatever TTP_PORT says. */
+	/* What MindSpeed-LLM uses; it ignores TTP_PORT. */
 	DEFAULT_TTP_PORT = 8000,
 	PORTS = 2,
 	MAX_RANKS = 1024,
 	CONNECT_MS = 1000,
 	PAUSE_MS = 100,
-	PATIENCE_SECONDS = 90,
+	TIMEOUT_SECONDS = 90,
 };
 
 /* When to give up, on the clock of now_ms. */
@@ -120,7 +120,7 @@ static bool ready(int fd, short events, int timeout_ms)
 	return poll(&wait, 1, timeout_ms) == 1;
 }
 
-/* One try to reach a port of rank 0 and to get its answer: the port's name comes back. */
+/* One try to reach a port of rank 0 and to get its answer: the name of the port. */
 static bool greet(const char *address, int port, int rank)
 {
 	struct sockaddr_in to = endpoint(address, port);
@@ -232,7 +232,7 @@ static void finish(int signal)
 int main(int count, char **arguments)
 {
 	bool stay = false;
-	int patience = PATIENCE_SECONDS;
+	int timeout = TIMEOUT_SECONDS;
 	bool mindspore = getenv("MS_ROLE") != NULL;
 	int rank = number(mindspore ? "MS_NODE_RANK" : "RANK", 0);
 	int world = number(mindspore ? "MS_WORKER_NUM" : "WORLD_SIZE", 1);
@@ -244,14 +244,14 @@ int main(int count, char **arguments)
 	for (int i = 1; i < count; i++) {
 		if (strcmp(arguments[i], "--stay") == 0)
 			stay = true;
-		else if (strcmp(arguments[i], "--patience") == 0 && i + 1 < count)
-			patience = atoi(arguments[++i]);
+		else if (strcmp(arguments[i], "--timeout") == 0 && i + 1 < count)
+			timeout = atoi(arguments[++i]);
 	}
-	deadline = now_ms() + patience * 1000L;
+	deadline = now_ms() + timeout * 1000L;
 
 	/* The first process of a container gets no signal that it doesn't handle. */
 	signal(SIGTERM, finish);
-	/* Whoever reads the log sees each line at once. */
+	/* Each line appears in the log at once. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 
 	say("rank %d of %d", rank, ranks);

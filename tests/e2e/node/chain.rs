@@ -10,8 +10,8 @@ use swansong_inject::workload::WorkloadKind;
 
 use crate::rig::{broken, cluster, create, job, opted_out, run, template};
 
-/// For processes that are not to find each other.
-const IMPATIENT: [&str; 2] = ["--patience", "3"];
+/// For processes that can't reach each other, so that the test needn't wait long.
+const SHORT_TIMEOUT: [&str; 2] = ["--timeout", "3"];
 
 #[tokio::test]
 async fn a_job_with_only_the_annotation_is_ready_to_dump() {
@@ -37,13 +37,13 @@ async fn a_strategy_with_a_blank_reaches_the_operator_without() {
     assert_eq!(broken(&run(&client, &stored).await), []);
 }
 
-/// The proof would be worth nothing if it held without Swansong.
+/// Without this test, the other tests might pass without Swansong.
 #[tokio::test]
 async fn without_swansong_only_the_operators_own_link_holds() {
     let Some(cluster) = cluster().await else { return };
     let client = cluster.client().await.unwrap();
     let namespace = opted_out(cluster, "bare").await;
-    let stored = create(&client, &namespace, job("bare", "pytorch", "dump", &IMPATIENT)).await;
+    let stored = create(&client, &namespace, job("bare", "pytorch", "dump", &SHORT_TIMEOUT)).await;
     let links = run(&client, &stored).await;
     let holding: Vec<_> = links.iter().filter(|link| link.holds()).map(|link| link.claim.as_str()).collect();
     let operators =
@@ -71,8 +71,8 @@ async fn pods_of_a_job_that_was_never_changed_are_served_as_far_as_a_pod_goes() 
     let Some(cluster) = cluster().await else { return };
     let client = cluster.client().await.unwrap();
     let namespace = cluster.namespace("older").await.unwrap();
-    let mut older = job("older", "pytorch", "dump", &IMPATIENT);
-    // Stored without the annotation the job is none of Swansong's, and updates are nobody's.
+    let mut older = job("older", "pytorch", "dump", &SHORT_TIMEOUT);
+    // Swansong ignores a job that is stored without the annotation, and it doesn't change objects on update.
     older["metadata"]["annotations"] = Value::Null;
     create(&client, &namespace, older).await;
     let jobs = operator::ascend_jobs(client.clone(), &namespace);

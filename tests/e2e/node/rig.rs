@@ -11,7 +11,7 @@ use swansong_demo::{definitions, evidence, install, operator, training_image};
 use swansong_testcluster::{Cluster, Tier, eventually, shared_if_possible};
 use tokio::sync::OnceCell;
 
-/// The shared cluster with everything in it, or nothing where this machine can't have one.
+/// The shared cluster with Swansong installed; `None` where this machine can't run a node.
 pub(crate) async fn cluster() -> Option<&'static Cluster> {
     static READY: OnceCell<Option<&Cluster>> = OnceCell::const_new();
     *READY
@@ -28,18 +28,18 @@ pub(crate) async fn cluster() -> Option<&'static Cluster> {
         .await
 }
 
-/// A namespace that Swansong leaves alone.
+/// A namespace that has opted out of Swansong.
 pub(crate) async fn opted_out(cluster: &Cluster, prefix: &str) -> String {
     let name = cluster.namespace(prefix).await.unwrap();
     let client = cluster.client().await.unwrap();
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let label = json!({ "metadata": { "labels": { "swansong.dev/inject": "false" } } });
     namespaces.patch(&name, &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
-    // The API server's admission learns of the label by a watch.
+    // The API server's admission sees the label with a delay, through a watch.
     let jobs = operator::ascend_jobs(client, &name);
     let probe: DynamicObject = serde_json::from_value(job("probe", "pytorch", "dump", &[])).unwrap();
     let parameters = PostParams { dry_run: true, ..PostParams::default() };
-    eventually("the namespace is left alone", std::time::Duration::from_secs(30), || async {
+    eventually("the namespace is ignored", std::time::Duration::from_secs(30), || async {
         let stored = jobs.create(&parameters, &probe).await.map_err(|error| error.to_string())?;
         let stored = serde_json::to_value(stored).map_err(|error| error.to_string())?;
         if template(&stored, "Master")["metadata"]["annotations"].is_null() {
@@ -91,7 +91,7 @@ pub(crate) async fn create(client: &Client, namespace: &str, job: Value) -> Dyna
     operator::ascend_jobs(client.clone(), namespace).create(&PostParams::default(), &job).await.unwrap()
 }
 
-/// Has the pods of a stored job made, waits until they have told all, and judges.
+/// Creates the pods of a stored job, waits until they have reported, and returns the checked links.
 pub(crate) async fn run(client: &Client, job: &DynamicObject) -> Vec<Link> {
     operator::reconcile(client, job).await.unwrap();
     let namespace = job.namespace().unwrap();

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// One connection.
+/// One keep-alive connection over TLS.
 pub struct Connection {
     pub stream: TlsStream<TcpStream>,
     buffer: Vec<u8>,

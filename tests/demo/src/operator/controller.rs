@@ -25,7 +25,7 @@ pub enum ControllerError {
     /// The API server refused or could not be reached.
     #[error("the API server: {0}")]
     Kube(#[source] Box<kube::Error>),
-    /// The watch could not go on.
+    /// The watch failed.
     #[error("watching AscendJobs: {0}")]
     Watch(#[source] Box<watcher::Error>),
     /// An object could not be read or written as JSON.
@@ -52,7 +52,7 @@ pub fn ascend_jobs(client: Client, namespace: &str) -> Api<DynamicObject> {
 
 /// Works on every job of a namespace until the watch fails or the caller drops it.
 ///
-/// A job that nothing can be made of is told to `refused` and left alone.
+/// `refused` is called for a job that can't be reconciled; the job is left as it is.
 pub async fn run(
     client: Client,
     namespace: &str,

@@ -92,7 +92,7 @@ fn mindspore(place: Place) -> Vec<Value> {
     ]
 }
 
-/// What `recover-strategy` stands for. Tokens are compared as they are, blanks included: that is
+/// The strategies that `recover-strategy` enables. Tokens are compared as they are, blanks included: that is
 /// how `"recover, dump"` loses its dump.
 fn recovery(job: &Job) -> BTreeMap<&'static str, String> {
     let reschedules_pods = job.label("pod-rescheduling") == Some("on");
@@ -143,7 +143,7 @@ fn recovery(job: &Job) -> BTreeMap<&'static str, String> {
     env
 }
 
-/// The sub-health strategy `hotSwitch` needs what `recover` needs. Here alone the operator looks
+/// The sub-health strategy `hotSwitch` needs what `recover` needs. Only here the operator checks
 /// before it appends.
 fn hot_switch(job: &Job, env: &mut Vec<Value>) {
     if job.label("subHealthyStrategy") != Some("hotSwitch") {

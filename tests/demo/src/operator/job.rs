@@ -15,7 +15,7 @@ pub enum JobError {
     Framework(Option<String>),
 }
 
-/// The training framework, told by a label of the job.
+/// The training framework, from a label of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framework {
     PyTorch,
@@ -32,7 +32,6 @@ pub(super) struct Replica<'a> {
     pub(super) template: &'a Value,
 }
 
-/// An AscendJob.
 pub(super) struct Job<'a> {
     pub(super) name: &'a str,
     pub(super) namespace: &'a str,

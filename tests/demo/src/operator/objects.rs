@@ -10,12 +10,12 @@ use super::job::{Job, JobError, Replica};
 const PORT_NAME: &str = "ascendjob-port";
 const PORT: u16 = 2222;
 
-/// What pods are told about others.
+/// Addresses that pods get of each other through their environment.
 #[derive(Clone, Debug)]
 pub struct Addresses {
     /// Cluster address of the rank-0 Service.
     pub rank_zero: String,
-    /// Its `ascendjob-port`.
+    /// The port `ascendjob-port` of rank 0.
     pub rank_zero_port: u16,
     /// Cluster address of ClusterD's Service; its name is used where there is no such Service.
     pub clusterd: Option<String>,

@@ -102,7 +102,7 @@ fn what_is_already_there_stays_and_comes_first() {
     assert_eq!(
         env.iter().filter(|(name, _)| name == "PROCESS_RECOVER").count(),
         2,
-        "the operator doesn't look"
+        "the operator doesn't check"
     );
 }
 

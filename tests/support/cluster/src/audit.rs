@@ -18,7 +18,7 @@ pub struct AuditEvent {
     /// The request's path and query.
     #[serde(rename = "requestURI")]
     pub request_uri: String,
-    /// Who asked.
+    /// The user who sent the request.
     pub user: User,
     /// The program that asked, as it named itself.
     #[serde(default)]
@@ -36,7 +36,7 @@ pub struct AuditEvent {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Who asked.
+/// The user who sent the request.
 #[derive(Clone, Debug, Deserialize)]
 pub struct User {
     /// Name of the user.
@@ -66,7 +66,7 @@ pub struct ObjectReference {
 /// How it was answered.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ResponseStatus {
-    /// HTTP status.
+    /// The HTTP status code.
     #[serde(default)]
     pub code: u16,
     /// What went wrong, if anything.

@@ -21,7 +21,7 @@ use crate::supervisor::Announcement;
 use crate::{AuditEvent, Error, Info, Tier, audit, eventually, image, locate, prerequisites, process};
 
 /// For what the controllers do within a second unless the machine is very busy.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What kind of cluster to start.
 #[derive(Clone, Debug)]
@@ -50,13 +50,13 @@ pub struct Cluster {
     supervisor: Mutex<Option<Supervisor>>,
 }
 
-/// The supervisor, and the pipe whose closing tells it to end the cluster.
+/// The supervisor, and the pipe; closing it ends the cluster.
 struct Supervisor {
     child: Child,
     lifeline: ChildStdin,
 }
 
-/// The cluster of this process, started by whoever asks first.
+/// The cluster of this process, started by the first caller.
 ///
 /// Tests in one process share it: they keep out of each other's way by [`Cluster::namespace`].
 /// It holds nothing that belongs to a runtime, so each test may have its own.
@@ -200,7 +200,7 @@ impl Cluster {
         audit::read(&self.info.audit_log)
     }
 
-    /// Makes a namespace that nobody else has and returns its name. With a node, it is ready for pods.
+    /// Creates a namespace with a unique name and returns the name. With a node, it is ready for pods.
     pub async fn namespace(&self, prefix: &str) -> Result<String, Error> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -212,7 +212,7 @@ impl Cluster {
         if self.info.tier == Tier::Node {
             let accounts: Api<ServiceAccount> = Api::namespaced(client, &name);
             let what = format!("the default service account of {name} exists");
-            eventually(&what, PATIENCE, || accounts.get("default")).await?;
+            eventually(&what, TIMEOUT, || accounts.get("default")).await?;
         }
         Ok(name)
     }
@@ -269,7 +269,7 @@ impl Cluster {
 impl Supervisor {
     fn end(mut self) {
         drop(self.lifeline);
-        // It says on standard error if something went wrong; a destructor has nobody to tell.
+        // It says on standard error if something went wrong; a destructor can't return it.
         let _ = self.child.wait();
     }
 }

@@ -16,7 +16,7 @@ use crate::workdir::WorkDir;
 use crate::{Error, cluster, eventually, kubeconfig};
 
 /// The API server is ready after four seconds on two idle cores; a loaded machine takes longer.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 /// A free port may be taken by someone else before the API server gets to it.
 const TRIES: usize = 5;
 /// Services of a cluster without a node get addresses that lead nowhere.
@@ -34,7 +34,7 @@ pub(crate) struct ControlPlane {
 }
 
 /// Starts etcd and the API server. Programs go to `running` as soon as they are started, so that
-/// the caller can end them whatever happens here.
+/// the caller can end them even after an error here.
 pub(crate) async fn start(
     work: &WorkDir,
     programs: &Programs,
@@ -102,7 +102,7 @@ pub(crate) fn start_controllers(
         let config = work.write(&format!("{name}.kubeconfig"), config)?;
         let mut command = process::bound(programs.path(name));
         command.arg("--kubeconfig").arg(config);
-        // Nobody asks their own ports for anything, and a port is one more thing to collide.
+        // Their own ports have no clients, and each port may collide with another.
         command.args(["--leader-elect=false", "--secure-port=0"]);
         if name == "kube-controller-manager" {
             command.arg("--use-service-account-credentials=true");
@@ -184,7 +184,7 @@ fn start_etcd(work: &WorkDir, programs: &Programs, running: &mut Vec<Program>) -
     let mut command = process::bound(programs.path("etcd"));
     command.arg("--data-dir").arg(work.subdirectory("etcd")?);
     command.args(["--listen-client-urls", &socket]);
-    // etcd insists on advertising a host and a port; nobody uses what it says.
+    // etcd requires a host and a port to advertise; they aren't used.
     command.args(["--advertise-client-urls", "http://127.0.0.111:0"]);
     command.args(["--listen-peer-urls", "http://127.0.0.1:0", "--log-level", "warn"]);
     // The data needn't survive a power cut.
@@ -222,7 +222,7 @@ fn api_server(
     command.args([
         "--allow-privileged=true",
         "--authorization-mode=Node,RBAC",
-        // One file, whatever its size: a test reads it from the beginning.
+        // One file of any size: a test reads it from the beginning.
         "--audit-log-maxsize=10000",
         "--kubelet-preferred-address-types=InternalIP",
         "--profiling=false",
@@ -246,7 +246,7 @@ fn free_port(host: Ipv4Addr) -> Result<u16, Error> {
 }
 
 async fn wait_ready(client: &Client) -> Result<(), Error> {
-    eventually("the API server is ready", PATIENCE, || async {
+    eventually("the API server is ready", TIMEOUT, || async {
         let request = http::Request::get("/readyz").body(Vec::new()).expect("a constant path is valid");
         client.request_text(request).await.map(drop)
     })

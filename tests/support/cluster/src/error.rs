@@ -91,7 +91,7 @@ pub enum Error {
     /// A kubeconfig could not be used.
     #[error("kubeconfig {}: {source}", .path.display())]
     Kubeconfig {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// What is wrong with it.
         source: Box<kube::config::KubeconfigError>,
@@ -100,7 +100,7 @@ pub enum Error {
     /// A document could not be read or written as JSON.
     #[error("{what}: {source}")]
     Json {
-        /// Which document.
+        /// The document that was parsed.
         what: String,
         /// What is wrong with it.
         source: serde_json::Error,

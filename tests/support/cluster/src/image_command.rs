@@ -1,4 +1,4 @@
-//! `testcluster image`.
+//! The subcommand `testcluster image`.
 
 use std::fs;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ pub(crate) struct Image {
     /// A program, which brings the shared libraries it needs.
     #[arg(long = "program", value_name = "FILE=PATH", value_parser = parse_placement)]
     programs: Vec<(PathBuf, String)>,
-    /// Any other file; whoever may run it here may run it in the image.
+    /// Any other file; its execute permission is kept in the image.
     #[arg(long = "file", value_name = "FILE=PATH", value_parser = parse_placement)]
     files: Vec<(PathBuf, String)>,
     /// An empty folder that everybody may write to, such as /tmp.
@@ -32,13 +32,13 @@ pub(crate) struct Image {
     /// An environment variable.
     #[arg(long, value_name = "NAME=VALUE", value_parser = super::parse_pair)]
     env: Vec<(String, String)>,
-    /// A label.
+    /// Add a label to the image.
     #[arg(long, value_name = "NAME=VALUE", value_parser = super::parse_pair)]
     label: Vec<(String, String)>,
     /// The user to run as.
     #[arg(long, default_value = DEFAULT_USER)]
     user: String,
-    /// A folder to look for shared libraries in first, for programs of another machine's kind.
+    /// A folder to search first for shared libraries, for programs of another machine's kind.
     #[arg(long, value_name = "FOLDER")]
     library_path: Vec<PathBuf>,
     /// A shared library that no program needs by itself, but something that it loads.

@@ -1,4 +1,4 @@
-//! What a running cluster tells about itself.
+//! The description of a running cluster.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Tier;
 
-/// What a running cluster tells about itself: the line of JSON that `testcluster up --json` prints.
+/// The description of a running cluster: the line of JSON that `testcluster up --json` prints.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Info {
-    /// Its tier.
+    /// The tier of the cluster.
     pub tier: Tier,
     /// Its folder, gone with the cluster unless `SWANSONG_KEEP=1`.
     pub directory: PathBuf,

@@ -1,7 +1,7 @@
 //! Finding the supervisor's binary from a test of any package.
 //!
-//! Cargo tells a test where binaries of *its own* package are, but not those of a dependency, and
-//! building a test of another package doesn't build them. So the library looks beside the running
+//! Cargo passes a test the paths of binaries of the same package, but not those of a dependency, and
+//! building a test of another package doesn't build them. So the library searches beside the running
 //! test, in `target/<profile>/`, and has cargo build the binary when it is missing or older than
 //! its source.
 

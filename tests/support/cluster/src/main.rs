@@ -32,7 +32,7 @@ enum Command {
         #[arg(long, default_value_t = Tier::Node)]
         tier: Tier,
     },
-    /// Tell what this machine lacks, and how to install it.
+    /// Print what this machine lacks, and how to install it.
     Check {
         /// For which tier: api or node.
         #[arg(long, default_value_t = Tier::Node)]
@@ -122,14 +122,14 @@ fn run_up(up: &Up) -> Result<(), Error> {
         let stop = wait_for_end(up.supervised)?;
         let ready = |info: &Info| {
             was_ready = true;
-            tell_ready(up, info);
+            report_ready(up, info);
         };
         supervisor::run(&options, ready, stop).await
     });
     // A compiler that was interrupted isn't waited for.
     runtime.shutdown_background();
     match result {
-        // The owner tells it in its own way; later than this it isn't listening any more.
+        // The owner reports the error itself; it reads no more than one announcement.
         Err(error) if up.supervised && !was_ready => {
             print_line(&Announcement::Failed(error.to_string()));
             Ok(())
@@ -149,7 +149,7 @@ fn wait_for_end(supervised: bool) -> Result<impl Future<Output = ()>, Error> {
     // For people the sender only has to stay alive.
     let mut unused = Some(gone);
     if supervised && let Some(gone) = unused.take() {
-        // A thread of its own, since a read from standard input can't be cancelled.
+        // A separate thread, since a read from standard input can't be cancelled.
         std::thread::spawn(move || {
             let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
             let _ = gone.send(());
@@ -166,7 +166,7 @@ fn wait_for_end(supervised: bool) -> Result<impl Future<Output = ()>, Error> {
     })
 }
 
-fn tell_ready(up: &Up, info: &Info) {
+fn report_ready(up: &Up, info: &Info) {
     if let Some(path) = &up.kubeconfig
         && let Err(error) = std::fs::copy(&info.kubeconfig, path)
     {

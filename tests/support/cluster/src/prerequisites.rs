@@ -32,7 +32,7 @@ pub enum Remedy {
     Advice(String),
 }
 
-/// A tool of the node tier: the file looked for, its package, its purpose.
+/// A tool of the node tier: the file name, its package, its purpose.
 const NODE_TOOLS: [(&str, &str, &str); 7] = [
     ("containerd", "containerd", "running containers"),
     ("ctr", "containerd", "loading images"),

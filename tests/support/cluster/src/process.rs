@@ -81,16 +81,16 @@ impl Program {
         }
     }
 
-    /// Kills it and waits until it is gone. State is thrown away with the cluster, so nobody
+    /// Kills it and waits until it has ended. State is deleted with the cluster, so nothing
     /// is given time to save any.
     pub(crate) async fn kill(mut self) {
         // It fails only if the program is gone already.
         let _ = self.child.kill().await;
     }
 
-    /// Waits for a program that has been told to end, and kills it if it doesn't.
-    pub(crate) async fn finish(mut self, patience: Duration) {
-        if tokio::time::timeout(patience, self.child.wait()).await.is_err() {
+    /// Waits for a program that has been asked to end, and kills it if it doesn't.
+    pub(crate) async fn finish(mut self, timeout: Duration) {
+        if tokio::time::timeout(timeout, self.child.wait()).await.is_err() {
             self.kill().await;
         }
     }

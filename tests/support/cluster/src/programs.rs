@@ -137,7 +137,7 @@ fn build_missing(
     Ok(())
 }
 
-/// Builds to a name of its own and renames, so that a file under the final name is always whole.
+/// Builds under another name and renames, so that a file under the final name is always whole.
 fn build(programs: &Programs, name: &str, command: impl FnOnce(&Path) -> Command) -> Result<(), Error> {
     let unfinished = programs.path(&format!("{name}.unfinished"));
     let output = command(&unfinished)
@@ -175,7 +175,7 @@ fn compile(source: &Path, output: &Path) -> Command {
     command
 }
 
-/// Without these, clients are told a version full of unexpanded placeholders, and compare it.
+/// Without these, the API server reports a version of unexpanded placeholders, which clients compare.
 fn linker_flags() -> String {
     let version = version();
     let mut numbers = version.trim_start_matches('v').split('.');

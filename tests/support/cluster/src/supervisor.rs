@@ -1,6 +1,6 @@
 //! The process that starts a cluster, watches over it, and ends it.
 //!
-//! It runs as a child of whoever wants the cluster and notices that one's end by the end of its
+//! It runs as a child of the process that started the cluster and notices the parent's end by the end of its
 //! standard input, which no way to die can prevent. Its own children ask the kernel to be killed
 //! when it dies. What survives a supervisor that is killed are files and empty control groups;
 //! the next cluster on the machine removes those.

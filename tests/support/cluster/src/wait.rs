@@ -1,4 +1,4 @@
-//! The one place that waits by looking again and again.
+//! Waiting for a condition by polling.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use crate::Error;
 
-/// First pause between two looks; it doubles up to [`LONGEST`].
+/// The first pause between two polls; it doubles up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// Waits until `look` answers `Ok`, looking again after short pauses.
+/// Polls `check` until it returns `Ok`, with short pauses.
 ///
 /// An `Err` says why the condition doesn't hold yet; the last one is part of the error when the
-/// time is over. A look that hangs is given up at that time, too.
+/// timeout expires. A check that hangs is abandoned then, too.
 ///
 /// ```no_run
 /// # async fn test(pods: kube::Api<k8s_openapi::api::core::v1::Pod>) -> Result<(), swansong_testcluster::Error> {
@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_millis(250);
 /// # Ok(())
 /// # }
 /// ```
-pub async fn eventually<T, E, F, Fut>(what: &str, timeout: Duration, mut look: F) -> Result<T, Error>
+pub async fn eventually<T, E, F, Fut>(what: &str, timeout: Duration, mut check: F) -> Result<T, Error>
 where
     E: Display,
     F: FnMut() -> Fut,
@@ -35,7 +35,7 @@ where
     let mut last = "it was never answered".to_owned();
     let mut pause = SHORTEST;
     loop {
-        match tokio::time::timeout_at(deadline, look()).await {
+        match tokio::time::timeout_at(deadline, check()).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(reason)) => last = reason.to_string(),
             Err(_) => return Err(over(what, timeout, last)),
@@ -53,12 +53,12 @@ where
 pub(crate) fn eventually_blocking<T, E: Display>(
     what: &str,
     timeout: Duration,
-    mut look: impl FnMut() -> Result<T, E>,
+    mut check: impl FnMut() -> Result<T, E>,
 ) -> Result<T, Error> {
     let deadline = Instant::now() + timeout;
     let mut pause = SHORTEST;
     loop {
-        match look() {
+        match check() {
             Ok(value) => return Ok(value),
             Err(reason) if Instant::now() + pause >= deadline => {
                 return Err(over(what, timeout, reason.to_string()));
@@ -81,23 +81,23 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn looks_until_it_holds() {
-        let looks = Cell::new(0);
-        let seen = eventually("third look", Duration::from_secs(5), || async {
-            looks.set(looks.get() + 1);
-            if looks.get() == 3 { Ok(looks.get()) } else { Err("too early") }
+    async fn polls_until_it_holds() {
+        let checks = Cell::new(0);
+        let seen = eventually("third check", Duration::from_secs(5), || async {
+            checks.set(checks.get() + 1);
+            if checks.get() == 3 { Ok(checks.get()) } else { Err("too early") }
         });
         assert_eq!(seen.await.unwrap(), 3);
     }
 
     #[tokio::test]
-    async fn says_why_it_gave_up() {
+    async fn reports_the_last_reason() {
         let never = eventually("never", Duration::from_millis(50), || async { Err::<(), _>("still no") });
         assert!(matches!(never.await, Err(Error::Timeout { last, .. }) if last == "still no"));
     }
 
     #[tokio::test]
-    async fn gives_up_on_a_look_that_hangs() {
+    async fn abandons_a_check_that_hangs() {
         let hangs = eventually("hangs", Duration::from_millis(50), std::future::pending::<Result<(), &str>>);
         assert!(matches!(hangs.await, Err(Error::Timeout { .. })));
     }

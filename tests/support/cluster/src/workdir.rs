@@ -16,7 +16,7 @@ const LONGEST_PATH: usize = 64;
 /// A folder younger than this may be one whose lock isn't taken yet.
 const SETTLED: Duration = Duration::from_mins(1);
 
-/// A cluster's own folder; it goes away with this value unless it is to be kept.
+/// A cluster's own folder; it is removed on drop unless it is to be kept.
 pub(crate) struct WorkDir {
     path: PathBuf,
     keep: bool,

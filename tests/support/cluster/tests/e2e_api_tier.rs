@@ -53,10 +53,10 @@ async fn a_service_account_has_only_the_rights_it_was_given() {
     let cluster = shared(Tier::Api).await.unwrap();
     let namespace = cluster.namespace("rights").await.unwrap();
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client().await.unwrap(), &namespace);
-    let account = named("nobody", |account: &mut ServiceAccount, metadata| account.metadata = metadata);
+    let account = named("unprivileged", |account: &mut ServiceAccount, metadata| account.metadata = metadata);
     accounts.create(&PostParams::default(), &account).await.unwrap();
 
-    let client = cluster.client_as(&namespace, "nobody").await.unwrap();
+    let client = cluster.client_as(&namespace, "unprivileged").await.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(client, &namespace);
     match maps.get("a").await {
         Err(kube::Error::Api(status)) => assert_eq!(status.code, 403),

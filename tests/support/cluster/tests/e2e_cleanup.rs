@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use swansong_testcluster::{Error, Info, Tier, eventually, prerequisites};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A process that holds a cluster, and what it said about it.
 struct Owner {
@@ -93,7 +93,7 @@ fn processes_of(directory: &Path) -> Vec<(u32, String)> {
 }
 
 async fn nothing_remains(owner: &Owner) {
-    eventually("nothing remains", PATIENCE, || async {
+    eventually("nothing remains", TIMEOUT, || async {
         let mut remains = owner.remains();
         remains.extend(owner.info.directory.exists().then(|| owner.info.directory.display().to_string()));
         if remains.is_empty() { Ok(()) } else { Err(format!("{remains:#?}")) }
@@ -134,7 +134,7 @@ async fn a_supervisor_that_is_killed_leaves_no_process() {
     for tier in tiers() {
         let mut owner = Owner::start(tier);
         kill(Pid::from_raw(owner.info.supervisor.cast_signed()), Signal::SIGKILL).unwrap();
-        eventually("no process remains", PATIENCE, || async {
+        eventually("no process remains", TIMEOUT, || async {
             let remains: Vec<_> =
                 owner.remains().into_iter().filter(|one| !one.starts_with("/sys/fs/cgroup")).collect();
             if remains.is_empty() { Ok(()) } else { Err(format!("{remains:#?}")) }

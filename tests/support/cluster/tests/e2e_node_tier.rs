@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use swansong_testcluster::image::ImageBuilder;
 use swansong_testcluster::{Cluster, Tier, eventually, programs, shared_if_possible};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -28,7 +28,7 @@ async fn load(cluster: &Cluster, name: &str, build: impl FnOnce(ImageBuilder) ->
 }
 
 async fn phase(pods: &Api<Pod>, name: &str, wanted: &str) {
-    eventually(&format!("pod {name} is {wanted}"), PATIENCE, || async {
+    eventually(&format!("pod {name} is {wanted}"), TIMEOUT, || async {
         let pod = pods.get(name).await.map_err(|error| error.to_string())?;
         let status = pod.status.unwrap_or_default();
         if status.phase.as_deref() == Some(wanted) { Ok(()) } else { Err(format!("{status:?}")) }
@@ -95,14 +95,14 @@ async fn a_service_leads_to_its_pods() {
 
     // The way of the API server to a webhook behind a Service.
     let path = format!("/api/v1/namespaces/{namespace}/services/server:80/proxy/version");
-    eventually("the API server reaches the Service", PATIENCE, || {
+    eventually("the API server reaches the Service", TIMEOUT, || {
         client.request_text(http::Request::get(&path).body(Vec::new()).unwrap())
     })
     .await
     .unwrap();
     // The way of everybody else: kube-proxy.
     let address = service.spec.unwrap().cluster_ip.unwrap();
-    eventually("this process reaches the Service", PATIENCE, || {
+    eventually("this process reaches the Service", TIMEOUT, || {
         tokio::net::TcpStream::connect((address.as_str(), 80))
     })
     .await

@@ -29,7 +29,7 @@ pub(crate) struct Elf {
     /// The dynamic loader. None in static programs and most libraries.
     pub(crate) loader: Option<String>,
     pub(crate) needed: Vec<String>,
-    /// Folders to look in first, `$ORIGIN` not yet replaced.
+    /// Folders to search first, `$ORIGIN` not yet replaced.
     pub(crate) run_path: Vec<String>,
 }
 

@@ -29,7 +29,7 @@ pub enum ImageError {
     /// A file could not be read or written.
     #[error("{}: {source}", .path.display())]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// What went wrong.
         source: io::Error,
@@ -37,7 +37,7 @@ pub enum ImageError {
     /// A program is no program that can go into an image.
     #[error("{}: {source}", .path.display())]
     Elf {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// What is wrong with it.
         source: ElfError,
@@ -49,7 +49,7 @@ pub enum ImageError {
         library: String,
         /// The file that needs it.
         needed_by: PathBuf,
-        /// The folders looked at.
+        /// The folders that were searched.
         searched: String,
     },
     /// Two programs are for different machines.
@@ -70,7 +70,7 @@ impl ImageError {
     }
 }
 
-/// The user that images run as unless told otherwise: no user of any system has this number.
+/// The user that images run as by default: no user of any system has this number.
 pub const DEFAULT_USER: &str = "65532:65532";
 
 /// An image to be.
@@ -98,7 +98,7 @@ impl ImageBuilder {
         }
     }
 
-    /// Looks for shared libraries in this folder first; for programs of another machine's kind.
+    /// Searches this folder first for shared libraries; for programs of another machine's kind.
     #[must_use]
     pub fn library_path(mut self, folder: impl Into<PathBuf>) -> Self {
         self.library_paths.push(folder.into());
@@ -126,7 +126,7 @@ impl ImageBuilder {
         Ok(self)
     }
 
-    /// Adds a file as it is. A static program is one, too, and tells the image's architecture.
+    /// Adds a file as it is. A static program counts as one and sets the image's architecture.
     pub fn file(mut self, source: &Path, destination: &str, mode: u32) -> Result<Self, ImageError> {
         let contents = fs::read(source).map_err(ImageError::io(source))?;
         if let Ok(elf) = elf::parse(&contents) {
@@ -174,7 +174,7 @@ impl ImageBuilder {
         self
     }
 
-    /// A label.
+    /// Adds a label to the image.
     #[must_use]
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.labels.insert(name.into(), value.into());

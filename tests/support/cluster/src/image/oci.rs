@@ -1,4 +1,4 @@
-//! The image file: an OCI layout in a tar, with the list that older container engines look for.
+//! The image file: an OCI layout in a tar, with the list that older container engines expect.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -13,7 +13,6 @@ use crate::cache::hex;
 /// A kind of machine, as images name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
-    /// x86-64.
     Amd64,
     /// AArch64, most machines with Ascend NPUs.
     Arm64,

@@ -103,8 +103,8 @@ fn a_program_brings_what_it_may_load() {
 fn foreign_program() -> Vec<u8> {
     let mut header = vec![0; 64];
     header[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
-    header[16] = 2; // an executable
-    header[18] = 183; // AArch64
+    header[16] = 2; // type: executable file
+    header[18] = 183; // machine: 64-bit ARM
     header[20] = 1;
     header[52] = 64;
     header

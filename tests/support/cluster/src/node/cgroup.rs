@@ -12,7 +12,7 @@ use crate::Error;
 use crate::wait::eventually_blocking;
 
 /// The kernel keeps a group busy until its last process is wholly gone.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes the group in every hierarchy.
 pub(crate) fn create(name: &str) -> Result<(), Error> {
@@ -23,7 +23,7 @@ pub(crate) fn create(name: &str) -> Result<(), Error> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Error::file("create", &group)(error)),
         }
-        // A new group of the cpuset hierarchy may use no processor at all until told.
+        // A new group of the cpuset hierarchy may use no processor until it is configured.
         for file in ["cpuset.cpus", "cpuset.mems"] {
             if group.join(file).exists()
                 && let Ok(value) = fs::read(hierarchy.join(file))
@@ -40,7 +40,7 @@ pub(crate) fn create(name: &str) -> Result<(), Error> {
 pub(crate) fn remove(name: &str) -> Result<(), Error> {
     for hierarchy in hierarchies()? {
         let group = hierarchy.join(name);
-        eventually_blocking(&format!("{} is removed", group.display()), PATIENCE, || remove_tree(&group))?;
+        eventually_blocking(&format!("{} is removed", group.display()), TIMEOUT, || remove_tree(&group))?;
     }
     Ok(())
 }

@@ -46,7 +46,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
     )
 }
 
-/// The pods' network: each pod is joined to the node by a pair of its own and everything between
+/// The pods' network: each pod is joined to the node by its own pair and everything between
 /// pods is routed, so that kube-proxy sees all of it without help from a bridge module.
 pub(crate) fn cni(network: &Network) -> String {
     json!({
@@ -83,7 +83,7 @@ pub(crate) fn kubelet(spec: &NodeSpec) -> Value {
         "authorization": { "mode": "Webhook" },
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": format!("/{}", spec.network.label()),
-        // Nobody answers there; without any, the kubelet complains about every pod.
+        // No DNS server has this address; without any, the kubelet logs a warning for every pod.
         "clusterDNS": [Ipv4Addr::from_bits(spec.network.first_service.to_bits() + 9)],
         "clusterDomain": "cluster.local",
         "containerRuntimeEndpoint": format!("unix://{CONTAINERD_SOCKET}"),
@@ -94,7 +94,7 @@ pub(crate) fn kubelet(spec: &NodeSpec) -> Value {
         },
         "failCgroupV1": false,
         "failSwapOn": false,
-        // Images come from files, so one that is removed doesn't come back.
+        // Images come from files, so one that is removed can't be pulled again.
         "imageGCHighThresholdPercent": 100,
         "localStorageCapacityIsolation": false,
         "oomScoreAdj": 0,
@@ -105,7 +105,6 @@ pub(crate) fn kubelet(spec: &NodeSpec) -> Value {
     })
 }
 
-/// kube-proxy's configuration.
 pub(crate) fn kube_proxy(spec: &NodeSpec) -> Value {
     json!({
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",

@@ -1,4 +1,4 @@
-//! The way into the node: namespaces of its own for processes, mounts, network and host name.
+//! The way into the node: separate namespaces for processes, mounts, network and host name.
 //!
 //! The namespaces are what makes a node go away for sure. When its first process ends, the kernel
 //! kills every other process in there, containers and their shims included, and with the last one

@@ -44,7 +44,7 @@ const OWN_FOLDERS: [(&str, &str); 6] = [
     ("swansong", "/var/lib/swansong"),
 ];
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What `testcluster init-node SPEC` does, as process 1. It returns only when something failed.
 pub fn init(spec_path: &Path) -> Result<(), Error> {
@@ -122,7 +122,7 @@ fn start_containerd(spec: &NodeSpec) -> Result<Child, Error> {
     let mut command = system_command("containerd");
     command.arg("--config").arg(config);
     let child = start(spec, "containerd", &mut command)?;
-    eventually_blocking("containerd listens", PATIENCE, || UnixStream::connect(CONTAINERD_SOCKET))
+    eventually_blocking("containerd listens", TIMEOUT, || UnixStream::connect(CONTAINERD_SOCKET))
         .map_err(|error| with_log(error, spec, "containerd"))?;
     image::load(Path::new(CONTAINERD_SOCKET), &spec.pause_image)?;
     Ok(child)
@@ -183,7 +183,7 @@ fn start(spec: &NodeSpec, name: &str, command: &mut Command) -> Result<Child, Er
         .map_err(Error::io(format!("start {name}")))
 }
 
-/// Orphans of the whole node become children of this process; somebody has to collect them.
+/// Orphans of the whole node become children of this process; this process has to reap them.
 fn reap_until_one_ends(spec: &NodeSpec, programs: &[(&str, Child)]) -> Error {
     loop {
         let (pid, status) = match waitpid(None, None) {

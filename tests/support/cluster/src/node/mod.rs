@@ -1,4 +1,4 @@
-//! One node that runs pods, as the supervisor sees it. What happens inside is told by the modules
+//! One node that runs pods, as the supervisor sees it. What happens inside is in the modules
 //! `enter` and `init`.
 
 pub(crate) mod cgroup;
@@ -35,7 +35,7 @@ use crate::{Error, eventually, kubeconfig, prerequisites};
 pub use enter::enter;
 pub use init::init;
 
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A node whose network exists and whose other programs wait for the API server.
 pub(crate) struct Node {
@@ -137,10 +137,10 @@ impl Node {
 
     /// Ends the node with everything in it.
     pub(crate) async fn kill(self) -> Result<(), Error> {
-        // The end of its standard input is the sign to end. To be killed would end it as well, but
-        // then nobody could tell when the last process in there is gone.
+        // The end of its standard input is the sign to end. A kill would end it as well, but
+        // then the end of the last process in it couldn't be observed.
         drop(self.orders);
-        self.program.finish(PATIENCE).await;
+        self.program.finish(TIMEOUT).await;
         network::remove_link(&self.spec.network);
         cgroup::remove(&self.spec.network.label())
     }
@@ -154,14 +154,14 @@ impl Node {
             }
             Ok(false)
         };
-        match tokio::time::timeout(PATIENCE, report).await {
+        match tokio::time::timeout(TIMEOUT, report).await {
             Ok(Ok(true)) => Ok(()),
             // Its end says more than the end of its output.
             Ok(Ok(false)) => Err(self.program.ended().await),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(Error::Timeout {
                 what: format!("the node reports {wanted:?}"),
-                after: PATIENCE,
+                after: TIMEOUT,
                 last: process::tail(&self.spec.logs().join("node.log")),
             }),
         }
@@ -175,19 +175,19 @@ async fn wait_ready(
     resources: &BTreeMap<String, String>,
 ) -> Result<(), Error> {
     let nodes: Api<NodeObject> = Api::all(client.clone());
-    eventually("the node is registered", PATIENCE, || nodes.get(&spec.name)).await?;
+    eventually("the node is registered", TIMEOUT, || nodes.get(&spec.name)).await?;
     if !resources.is_empty() {
         let patch = json!({ "status": { "capacity": resources, "allocatable": resources } });
         nodes.patch_status(&spec.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
     }
-    eventually("the node is ready", PATIENCE, || async {
+    eventually("the node is ready", TIMEOUT, || async {
         let node = nodes.get(&spec.name).await.map_err(|error| error.to_string())?;
         check_ready(&node, resources)
     })
     .await?;
     let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
-    eventually("the default service account exists", PATIENCE, || accounts.get("default")).await?;
-    eventually("the kubernetes Service leads to the API server", PATIENCE, || {
+    eventually("the default service account exists", TIMEOUT, || accounts.get("default")).await?;
+    eventually("the kubernetes Service leads to the API server", TIMEOUT, || {
         TcpStream::connect((spec.network.first_service, 443))
     })
     .await

@@ -1,6 +1,6 @@
 //! The addresses of one cluster with a node, and the host's end of the link to it.
 //!
-//! A node lives in a network namespace of its own, joined to the host by one veth pair. Bridges,
+//! A node has its own network namespace, joined to the host by one veth pair. Bridges,
 //! firewall rules and addresses of pods exist in there only, so two clusters can't meet and the
 //! kernel removes everything with the namespace. On the host there are the pair's one end and the
 //! routes through it.
@@ -43,7 +43,7 @@ impl Network {
         }
     }
 
-    /// A name for whatever of this cluster is visible on the whole machine.
+    /// A name for everything of this cluster that is visible on the whole machine.
     pub(crate) fn label(&self) -> String {
         format!("swansong-testcluster-{}", self.slot)
     }
@@ -64,7 +64,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Takes the first network that nobody has, and clears what a killed cluster left in it.
+    /// Takes the first network that is free, and clears what a killed cluster left in it.
     pub(crate) fn take() -> Result<Self, Error> {
         // All clusters of a machine must agree on the place, and only root may write to it.
         let folder = Path::new("/run/swansong-testcluster");
@@ -119,7 +119,7 @@ pub(crate) fn configure_host_end(network: &Network) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes the link, with it the routes. It goes away with the node's namespace by itself, but the
+/// Removes the link, with it the routes. The kernel removes it with the node's namespace, but the
 /// kernel takes its time for that.
 pub(crate) fn remove_link(network: &Network) {
     // It fails when there is nothing to remove.

@@ -1,4 +1,4 @@
-//! What the node's first process is told, in a file.
+//! The file that configures the node's first process.
 
 use std::fs;
 use std::path::{Path, PathBuf};

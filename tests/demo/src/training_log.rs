@@ -1,36 +1,36 @@
-//! What a training process told: the lines that `training/train.c` prints.
+//! The log of a training process: the lines that `training/train.c` prints.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Everything one training process told about itself.
+/// What one training process reported about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct TrainingLog {
     /// Its node rank.
     pub rank: Option<u32>,
     /// How many pods the job has.
     pub ranks: u32,
     /// Paths of the libraries that are mapped into it.
     pub mapped: BTreeSet<String>,
-    /// Variables it has, of those it looks at.
+    /// The environment variables that it reports.
     pub env: BTreeMap<String, String>,
     /// Addresses and ports of rank 0 that answered it.
     pub reached: BTreeSet<(String, u16)>,
     /// Ranks that it answered, and on which port.
     pub accepted: BTreeSet<(u32, u16)>,
-    /// Whether it reached, or was reached by, all it should; nothing while it is still at it.
+    /// Whether it reached, or was reached by, all other ranks; `None` while it is still trying.
     pub complete: Option<bool>,
 }
 
-impl Told {
-    /// Reads a container's log. Lines of others are passed over.
+impl TrainingLog {
+    /// Parses a container's log and skips lines of other programs.
     pub fn read(log: &str) -> Self {
-        let mut told = Self::default();
+        let mut report = Self::default();
         for line in log.lines() {
             if let Some(fact) = line.trim_end().strip_prefix("swansong-demo: ") {
-                told.note(&fact.split(' ').collect::<Vec<_>>());
+                report.note(&fact.split(' ').collect::<Vec<_>>());
             }
         }
-        told
+        report
     }
 
     fn note(&mut self, fact: &[&str]) {
@@ -72,8 +72,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_and_those_of_others_are_not() {
-        let told = Told::read(
+    fn parses_its_own_lines_and_skips_others() {
+        let report = TrainingLog::read(
             "ERROR: ld.so: object 'x' cannot be preloaded\n\
              swansong-demo: loaded libtaskd.so\n\
              swansong-demo: rank 1 of 2\n\
@@ -85,7 +85,7 @@ mod tests {
              swansong-demo: not reached 10.0.0.7:9601\n\
              swansong-demo: incomplete\n",
         );
-        let expected = Told {
+        let expected = TrainingLog {
             rank: Some(1),
             ranks: 2,
             mapped: ["/a/libtaskd.so".to_owned()].into(),
@@ -94,13 +94,13 @@ mod tests {
             accepted: BTreeSet::new(),
             complete: Some(false),
         };
-        assert_eq!(told, expected);
+        assert_eq!(report, expected);
     }
 
     #[test]
-    fn rank_zero_tells_whom_it_answered() {
-        let told = Told::read("swansong-demo: accepted rank 1 on 9601\nswansong-demo: complete\n");
-        assert_eq!(told.accepted, [(1, 9601)].into());
-        assert_eq!(told.complete, Some(true));
+    fn rank_zero_reports_the_ranks_that_it_answered() {
+        let report = TrainingLog::read("swansong-demo: accepted rank 1 on 9601\nswansong-demo: complete\n");
+        assert_eq!(report.accepted, [(1, 9601)].into());
+        assert_eq!(report.complete, Some(true));
     }
 }
