@@ -13,6 +13,7 @@ use crate::cache::hex;
 /// A kind of machine, as images name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
+    /// The architecture x86-64.
     Amd64,
     /// AArch64, most machines with Ascend NPUs.
     Arm64,
