@@ -1,4 +1,4 @@
-//! The documentation against the code: links that lead somewhere, configuration that parses, an example that works,
+//! The documentation against the code: links that resolve, configuration that parses, an example that works,
 //! commands that print what is shown.
 //!
 //! `UPDATE_GOLDEN=1 cargo test --test integration-docs` renews what commands print; read the difference before you commit it.
@@ -84,7 +84,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_resolve() {
     let mut seen = 0;
     for page in pages() {
         let text = prose(&read(&page));
@@ -108,9 +108,9 @@ fn links_lead_somewhere() {
     assert!(seen > 50, "only {seen} links were found");
 }
 
-/// A claim is worth what its test is worth, so the test has to be there.
+/// Pages link tests as evidence, so the tests have to exist.
 #[test]
-fn tests_that_are_named_exist() {
+fn linked_tests_exist() {
     let mut seen = 0;
     for page in pages() {
         let text = prose(&read(&page));
@@ -233,7 +233,7 @@ fn run(line: &str) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// A block of commands, each followed by what it really prints.
+/// A block of commands, each followed by its output.
 fn rerun(block: &str) -> String {
     let commands = block.lines().filter_map(|line| line.strip_prefix("$ "));
     let sessions: Vec<String> = commands.map(|line| format!("$ {line}\n{}", run(line))).collect();
@@ -262,7 +262,7 @@ fn commands_print_what_the_pages_show() {
     assert!(seen >= 5, "only {seen} blocks were run");
 }
 
-/// What a webhook that was just started tells Prometheus.
+/// The metrics of a webhook after its start.
 fn metrics() -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
@@ -279,7 +279,7 @@ fn metrics() -> String {
     scrape(command, |_| true)
 }
 
-/// Runs a command until its metrics have what is waited for.
+/// Runs a command until its metrics satisfy `enough`.
 fn scrape(mut command: Command, enough: impl Fn(&str) -> bool) -> String {
     let mut program =
         command.args(["--log-format", "json"]).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -317,20 +317,20 @@ fn metrics_shown(page: &str, of_agent: bool) -> BTreeSet<(&str, &str)> {
         .collect()
 }
 
-fn metrics_told(text: &str) -> BTreeSet<(&str, &str)> {
-    let told: BTreeSet<(&str, &str)> =
+fn metrics_exported(text: &str) -> BTreeSet<(&str, &str)> {
+    let exported: BTreeSet<(&str, &str)> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE swansong_")?.split_once(' ')).collect();
-    assert!(told.len() > 5, "{text}");
-    told
+    assert!(exported.len() > 5, "{text}");
+    exported
 }
 
-/// What an agent whose API server isn't there tells Prometheus after its first round of checks.
+/// The metrics of an agent without an API server after its first round of checks.
 fn agent_metrics() -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let kubeconfig = folder.path().join("kubeconfig");
-    let nobody = r#"{"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+    let config = r#"{"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}], "users": [{"name": "u", "user": {}}], "current-context": "c"}"#;
-    fs::write(&kubeconfig, nobody).expect("a kubeconfig");
+    fs::write(&kubeconfig, config).expect("a kubeconfig");
     let mut command = Command::new(env!("CARGO_BIN_EXE_swansong"));
     command
         .args(["agent", "--health-listen", "127.0.0.1:0", "--node", "n", "--host-root"])
@@ -340,15 +340,15 @@ fn agent_metrics() -> String {
 }
 
 #[test]
-fn the_metrics_page_lists_what_is_told() {
+fn the_metrics_page_lists_every_metric() {
     let page = read(&root().join("docs/metrics.md"));
     let (shown, text) = (metrics_shown(&page, false), metrics());
-    let told = metrics_told(&text);
-    // These are told from their first event on.
+    let exported = metrics_exported(&text);
+    // These are exported after their first event.
     let later =
         BTreeSet::from([("review_warnings_total", "counter"), ("tls_reload_failures_total", "counter")]);
-    assert_eq!(shown, &told | &later);
-    assert_eq!(metrics_shown(&page, true), metrics_told(&agent_metrics()));
+    assert_eq!(shown, &exported | &later);
+    assert_eq!(metrics_shown(&page, true), metrics_exported(&agent_metrics()));
 }
 
 #[test]
@@ -382,7 +382,7 @@ fn every_metric_has_an_alert_or_a_reason_for_none() {
 }
 
 #[test]
-fn both_editions_of_the_readme_show_the_same() {
+fn both_readmes_show_the_same_output() {
     let (english, chinese) = (read(&root().join("README.md")), read(&root().join("README.zh.md")));
     for language in ["console", "text"] {
         assert_eq!(blocks(&english, language), blocks(&chinese, language), "{language}");
