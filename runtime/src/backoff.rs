@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use kube::runtime::utils::Backoff as KubeBackoff;
+use tokio::time::Instant;
 
 /// Between restarts of a [supervised](crate::supervisor) task.
 pub const RESTART: Limits = Limits { first: Duration::from_secs(1), max: Duration::from_mins(1) };
@@ -63,11 +64,44 @@ impl Iterator for Backoff {
     }
 }
 
-/// For `kube::runtime`'s watchers, as `watcher(…).backoff(Backoff::new(API_SERVER))`.
-impl KubeBackoff for Backoff {
-    fn reset(&mut self) {
-        Self::reset(self);
+/// A backoff of `kube::runtime`'s watchers, as `watcher(…).backoff(WatchBackoff::new(API_SERVER))`.
+///
+/// A watcher yields an item at the start of each list, before the list fails. kube's own `default_backoff` takes that for a
+/// success and repeats a failing list every second. This one starts again with the first delay only after
+/// [`WatchBackoff::RESET_AFTER`] without an error.
+#[derive(Debug)]
+pub struct WatchBackoff {
+    backoff: Backoff,
+    /// When the delay that was returned last ends.
+    retried_at: Option<Instant>,
+}
+
+impl WatchBackoff {
+    /// Time without an error, after a retry, until the delay starts again at the first one.
+    pub const RESET_AFTER: Duration = Duration::from_mins(2);
+
+    /// A backoff whose next delay is the first one.
+    pub fn new(limits: Limits) -> Self {
+        Self { backoff: Backoff::new(limits), retried_at: None }
     }
+}
+
+impl Iterator for WatchBackoff {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        if self.retried_at.is_some_and(|at| at.elapsed() > Self::RESET_AFTER) {
+            self.backoff.reset();
+        }
+        let delay = self.backoff.next_delay(None);
+        self.retried_at = Some(Instant::now() + delay);
+        Some(delay)
+    }
+}
+
+impl KubeBackoff for WatchBackoff {
+    /// Does nothing: an item is no proof of success.
+    fn reset(&mut self) {}
 }
 
 #[cfg(test)]
@@ -92,5 +126,21 @@ mod tests {
         let after = Duration::from_secs(30);
         let delay = backoff.next_delay(Some(after));
         assert!(delay >= after && delay < after + RESTART.first, "{delay:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watch_backoff_is_reset_by_time_only() {
+        let mut backoff =
+            WatchBackoff::new(Limits { first: Duration::from_secs(1), max: Duration::from_secs(30) });
+        let mut next = || {
+            KubeBackoff::reset(&mut backoff);
+            backoff.next().expect("endless")
+        };
+        for nominal in [1, 2, 4, 8].map(Duration::from_secs) {
+            let delay = next();
+            assert!(delay >= nominal && delay <= nominal * 2, "{delay:?} for {nominal:?}");
+        }
+        tokio::time::sleep(WatchBackoff::RESET_AFTER + Duration::from_secs(17)).await;
+        assert!(next() <= Duration::from_secs(2));
     }
 }

@@ -2,10 +2,10 @@
 
 mod background;
 mod certificate;
-mod job_guard;
 mod nodes;
 mod observe;
 mod open_files;
+mod reset_config;
 mod rotation;
 
 use std::net::SocketAddr;
@@ -26,8 +26,8 @@ use tracing::{info, warn};
 
 use self::background::Background;
 use self::certificate::Certificate;
-use self::job_guard::{JobGuard, When};
 use self::nodes::Looking;
+use self::reset_config::ResetConfig;
 use super::signals::Signals;
 use crate::logging::Logging;
 
@@ -90,9 +90,8 @@ pub(crate) struct Webhook {
     #[arg(long, env = "SWANSONG_NODES_INTERVAL", value_name = "TIME", default_value = "15s", hide = true,
           value_parser = humantime::parse_duration)]
     nodes_interval: Duration,
-    /// Whether to create the reset ConfigMap of jobs that ask for a dump and have none
-    #[arg(long, env = "SWANSONG_JOB_GUARD", value_name = "WHEN", value_enum, default_value = "auto")]
-    job_guard: When,
+    #[command(flatten)]
+    reset_config: reset_config::Options,
     #[command(flatten)]
     logging: Logging,
 }
@@ -118,7 +117,11 @@ impl Webhook {
 
     async fn serve(self) -> anyhow::Result<()> {
         let signals = Signals::listen().context("signals can't be listened for")?;
-        let (metrics, certificate_metrics) = Metrics::with(CertificateMetrics::register);
+        let (metrics, (certificate_metrics, reset_config_metrics)) = Metrics::with(|registry| {
+            let certificate = CertificateMetrics::register(registry);
+            let registry = registry.sub_registry_with_prefix("reset_config");
+            (certificate, swansong_reset_config::Metrics::register(registry))
+        });
         let metrics = Arc::new(metrics);
         let mut background = Background::default();
         let (reload, reloaded) = watch::channel(());
@@ -126,10 +129,13 @@ impl Webhook {
         let ready_nodes = Arc::new(LastSeen::default());
         let looking = Looking::new(Arc::clone(&config), Arc::clone(&ready_nodes), self.nodes_interval);
         background.start(looking.run());
-        let (config_of_jobs, metrics_of_jobs) = (Arc::clone(&config), Arc::clone(&metrics));
-        let job_guard =
-            JobGuard { when: self.job_guard, config: config_of_jobs, reloaded, metrics: metrics_of_jobs };
-        background.start(job_guard.run());
+        let reset_config = ResetConfig {
+            options: self.reset_config,
+            config: Arc::clone(&config),
+            reloaded,
+            metrics: reset_config_metrics,
+        };
+        background.start(reset_config.run());
         let resolver = Resolver::new();
         let observer = observe::certificate(certificate_metrics);
         let tls = self.certificate.tls(&resolver, &observer, self.reload_interval, &mut background)?;

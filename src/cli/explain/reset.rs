@@ -1,7 +1,7 @@
 //! Whether a job's `reset-config-<job>` is among the documents of the same input.
 //!
 //! ClusterD first has the ranks on a faulty node killed and only then reads this ConfigMap; without it, or
-//! without a `reset.json` that parses, nothing is saved. In a cluster the job guard creates it.
+//! without a `reset.json` that parses, nothing is saved. In a cluster the reset-config controller creates it.
 
 use swansong::manifest::data::Data;
 use swansong::manifest::objects::Object;
@@ -41,8 +41,8 @@ pub(super) fn note<'o, 'd: 'o>(
     });
     let Some(config_map) = found else {
         let text = format!(
-            "ConfigMap {name} isn't in this input: Swansong's job guard creates it in the cluster. Where that doesn't \
-             run, create it in the job's namespace with label reset: \"true\", data reset.json: \
+            "ConfigMap {name} isn't in this input: Swansong's reset-config controller creates it in the cluster. Where \
+             that doesn't run, create it in the job's namespace with label reset: \"true\", data reset.json: \
              '{{\"status\":\"initializing\"}}' and checkCode: \"\": without it ClusterD kills the ranks at a fault \
              and saves nothing"
         );

@@ -7,8 +7,8 @@ use swansong_clusterd::reset_config::initial;
 
 use crate::kustomize::{NAMESPACE, Rendered, identity, items, kustomize, parse, texts};
 
-/// Name of everything that is the job guard's.
-const JOB_GUARD: &str = "swansong-job-guard";
+/// Name of the reset-config controller's role, binding and policy.
+const RESET_CONFIG: &str = "swansong-reset-config";
 
 #[test]
 fn rights_name_their_objects() {
@@ -37,12 +37,12 @@ fn rights_name_their_objects() {
     assert_eq!(count, 3);
 }
 
-/// It reads everywhere and changes nothing; what it may create, its policy says.
+/// The role grants no change, and the policy restricts what may be created.
 #[test]
-fn the_job_guard_reads_and_creates() {
+fn reset_config_controller_reads_and_creates() {
     let rendered = Rendered::of("base");
-    let named = |object: &&Value| object["metadata"]["name"] == JOB_GUARD;
-    let role = rendered.of_kind("ClusterRole").find(named).expect("its role");
+    let named = |object: &&Value| object["metadata"]["name"] == RESET_CONFIG;
+    let role = rendered.of_kind("ClusterRole").find(named).expect("the role");
     let mut rights = Vec::new();
     for rule in items(&role["rules"]) {
         assert_no_wildcards(rule);
@@ -58,11 +58,15 @@ fn the_job_guard_reads_and_creates() {
         "events: create",
     ];
     assert_eq!(rights, expected);
-    let policy = &rendered.of_kind("ValidatingAdmissionPolicy").find(named).expect("its policy")["spec"];
+    let policy = &rendered.of_kind("ValidatingAdmissionPolicy").find(named).expect("the policy")["spec"];
     let narrowed = &policy["matchConstraints"]["resourceRules"][0];
-    assert_eq!(texts(&narrowed["resources"]), ["configmaps", "events"], "all that it may create");
+    assert_eq!(
+        texts(&narrowed["resources"]),
+        ["configmaps", "events"],
+        "everything that the role may create"
+    );
     assert_eq!(texts(&narrowed["operations"]), ["CREATE", "UPDATE", "DELETE"]);
-    // Word by word what is created.
+    // The policy names the created content literally.
     let validations = policy["validations"].to_string();
     for (key, value) in initial() {
         assert!(validations.contains(&json!(format!("'{key}'")).to_string().replace('"', "")), "{key}");
@@ -162,32 +166,31 @@ fn is_policy(object: &Value) -> bool {
     object["kind"].as_str().is_some_and(|kind| kind.starts_with("ValidatingAdmissionPolicy"))
 }
 
-/// Its part is left out whole: rights, policy, and the work.
 #[test]
-fn without_the_job_guard_its_rights_go() {
+fn component_without_reset_config_removes_rights_policy_and_controller() {
     let folder = tempfile::tempdir_in(crate::kustomize::target()).expect("a folder");
     for (overlay, left) in [("base", true), ("overlays/cert-manager", false)] {
         let kustomization = format!(
-            "resources: [../../manifests/{overlay}]\ncomponents: [../../manifests/components/without-job-guard]\n"
+            "resources: [../../manifests/{overlay}]\ncomponents: [../../manifests/components/without-reset-config]\n"
         );
         fs::write(folder.path().join("kustomization.yaml"), kustomization).expect("a file");
         let objects = parse(&kustomize(folder.path()));
-        assert!(objects.iter().all(|object| object["metadata"]["name"] != JOB_GUARD));
+        assert!(objects.iter().all(|object| object["metadata"]["name"] != RESET_CONFIG));
         let of_rbac = |object: &&Value| object["apiVersion"] == "rbac.authorization.k8s.io/v1";
         assert_eq!(objects.iter().any(|object| of_rbac(&object)), left, "{overlay}");
         let deployment =
             objects.iter().find(|object| object["kind"] == "Deployment").expect("the Deployment");
         let args = texts(&deployment["spec"]["template"]["spec"]["containers"][0]["args"]);
-        assert!(args.contains(&"--job-guard=off"), "{args:?}");
+        assert!(args.contains(&"--reset-config-controller=off"), "{args:?}");
     }
 }
 
 #[test]
-fn with_cert_manager_only_the_job_guards_rights_are_left() {
+fn with_cert_manager_only_the_reset_config_rights_remain() {
     let rendered = Rendered::of("overlays/cert-manager");
     for object in &rendered.objects {
         let of_rights = is_policy(object) || object["apiVersion"] == "rbac.authorization.k8s.io/v1";
-        assert!(!of_rights || object["metadata"]["name"] == JOB_GUARD, "{}", identity(object));
+        assert!(!of_rights || object["metadata"]["name"] == RESET_CONFIG, "{}", identity(object));
     }
 
     let leaf = rendered.of_kind("Certificate").find(|certificate| certificate["spec"]["isCA"] != true);

@@ -1,6 +1,7 @@
-//! What is to be done about a job's ConfigMap.
+//! What to do about a job's ConfigMap.
 
 use std::fmt;
+use std::time::Duration;
 
 use swansong_api::strategy::Strategies;
 use swansong_clusterd::reset_config::{Unusable, name_for};
@@ -9,131 +10,141 @@ use crate::config_map::Found;
 use crate::job::Job;
 
 /// The longest name of a ConfigMap (a DNS subdomain, RFC 1123).
-const LONGEST_NAME: usize = 253;
+const MAX_NAME_LENGTH: usize = 253;
 
-/// What matters of a namespace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Namespace {
-    /// Whether it is being deleted, with all that is in it.
-    pub terminating: bool,
-    /// Whether it has the label `swansong.dev/inject: "false"`.
-    pub opted_out: bool,
+/// Settings of the controller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Values of `recover-strategy` that require the ConfigMap.
+    pub triggers: Vec<String>,
+    /// How long a ConfigMap must have been missing before the controller creates it, so that one that a user creates
+    /// or replaces together with the job takes precedence.
+    pub grace_period: Duration,
 }
 
-/// What is to be done.
+/// The state of a job's namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NamespaceState {
+    /// The namespace is being deleted.
+    pub is_terminating: bool,
+    /// The namespace has the label `swansong.dev/inject: "false"`.
+    pub is_opted_out: bool,
+}
+
+/// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Create it.
+    /// Create the ConfigMap.
     Create,
-    /// Nothing.
-    Nothing(Because),
-    /// Nothing that the guard may do: people are told.
-    Complain(Complaint),
+    /// Nothing: ClusterD can use the existing one.
+    Keep,
+    /// Wait until the existing one is deleted.
+    AwaitDeletion,
+    /// Nothing: the job needs none.
+    Skip(SkipReason),
+    /// Report a problem that a user has to solve.
+    Report(Problem),
 }
 
-/// Why nothing is to be done.
+/// Why a job needs no ConfigMap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Because {
-    /// There is one that ClusterD can use.
-    Usable,
-    /// The job doesn't ask for a strategy that needs it.
-    NotAsked,
+pub enum SkipReason {
+    /// The job asks for no strategy that requires it.
+    NotRequested,
     /// The job has the annotation `swansong.dev/inject: "false"`.
     JobOptedOut,
-    /// The job is being deleted: what is created now might outlive it.
-    JobEnds,
-    /// The job has come to its end.
-    Finished,
+    /// The job is being deleted. A ConfigMap created now might outlive it.
+    JobTerminating,
+    /// The job has finished.
+    JobFinished,
     /// The namespace has the label `swansong.dev/inject: "false"`.
     NamespaceOptedOut,
     /// The namespace is being deleted.
-    NamespaceEnds,
-    /// There is one that is on its way out; when it is gone it is time to create one.
-    Leaving,
+    NamespaceTerminating,
 }
 
-/// What people are told.
+/// A problem that the controller doesn't solve. `Display` is the message of the Event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Complaint {
-    /// The existing one is of no use to ClusterD. It isn't the guard's to overwrite: it may be in the middle of
-    /// something, or somebody's mistake that he can mend.
+pub enum Problem {
+    /// ClusterD can't use the existing ConfigMap. The controller doesn't overwrite it, since ClusterD, the device plugin
+    /// or a user may be in the middle of writing it.
     Unusable {
-        /// Its name.
+        /// Name of the ConfigMap.
         name: String,
-        /// Why.
+        /// Why ClusterD can't use it.
         why: Unusable,
     },
-    /// No ConfigMap can have the name that ClusterD looks for.
+    /// The name that ClusterD requires is too long for a ConfigMap.
     NameTooLong {
-        /// How long the job's name may be.
-        longest: usize,
-        /// How long it is.
+        /// Length of the job's name.
         length: usize,
+        /// The longest possible name of a job.
+        max: usize,
     },
 }
 
-impl Complaint {
+impl Problem {
     /// The reason of the Event.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Unusable { .. } => "ResetConfigUnusable",
-            Self::NameTooLong { .. } => "ResetConfigImpossible",
+            Self::NameTooLong { .. } => "ResetConfigNameTooLong",
         }
     }
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unusable { name, why } => write!(
                 f,
-                "ConfigMap {name} {why}. At a fault ClusterD would end ranks and save nothing. Mend it, or delete it: \
-                 Swansong then makes a new one"
+                "ConfigMap {name} {why}. At a fault ClusterD would end ranks and save nothing. Correct it, or delete it: \
+                 Swansong then creates a new one"
             ),
-            Self::NameTooLong { longest, length } => write!(
+            Self::NameTooLong { length, max } => write!(
                 f,
-                "the job's name has {length} characters, so there can't be the ConfigMap that ClusterD looks for: at a \
-                 fault it would end ranks and save nothing. Give the job a name of at most {longest} characters"
+                "the job's name has {length} characters, so the ConfigMap that ClusterD requires can't exist: at a fault \
+                 ClusterD would end ranks and save nothing. Give the job a name of at most {max} characters"
             ),
         }
     }
 }
 
-/// Whether a job needs the ConfigMap, by what it says of itself.
-///
-/// # Errors
-///
-/// With the reason why it doesn't.
-pub fn needs(job: &Job<'_>, triggers: &[String]) -> Result<(), Because> {
-    let asks = job.strategy.as_deref().is_some_and(|text| Strategies::parse(text).triggered_by(triggers));
-    match job {
-        _ if !asks => Err(Because::NotAsked),
-        Job { opted_out: true, .. } => Err(Because::JobOptedOut),
-        Job { deleting: true, .. } => Err(Because::JobEnds),
-        Job { finished: true, .. } => Err(Because::Finished),
-        _ => Ok(()),
+/// Why the job itself needs no ConfigMap, if so.
+pub fn skip_reason(job: &Job<'_>, triggers: &[String]) -> Option<SkipReason> {
+    let is_requested = job.strategy().is_some_and(|text| Strategies::parse(text).triggered_by(triggers));
+    if !is_requested {
+        Some(SkipReason::NotRequested)
+    } else if job.is_opted_out() {
+        Some(SkipReason::JobOptedOut)
+    } else if job.is_terminating() {
+        Some(SkipReason::JobTerminating)
+    } else if job.is_finished {
+        Some(SkipReason::JobFinished)
+    } else {
+        None
     }
 }
 
-/// What is to be done about what was found for a job.
-pub fn decide(job: &Job<'_>, triggers: &[String], namespace: Namespace, found: Found) -> Decision {
-    if let Err(because) = needs(job, triggers) {
-        return Decision::Nothing(because);
+/// What to do about the ConfigMap that was found for a job.
+pub fn decide(job: &Job<'_>, triggers: &[String], namespace: NamespaceState, found: Found) -> Decision {
+    if let Some(reason) = skip_reason(job, triggers) {
+        return Decision::Skip(reason);
     }
-    if namespace.terminating {
-        return Decision::Nothing(Because::NamespaceEnds);
+    if namespace.is_terminating {
+        return Decision::Skip(SkipReason::NamespaceTerminating);
     }
-    if namespace.opted_out {
-        return Decision::Nothing(Because::NamespaceOptedOut);
+    if namespace.is_opted_out {
+        return Decision::Skip(SkipReason::NamespaceOptedOut);
     }
-    let name = name_for(&job.name);
+    let name = name_for(job.name());
     match found {
-        Found::Usable => Decision::Nothing(Because::Usable),
-        Found::Leaving => Decision::Nothing(Because::Leaving),
-        Found::Unusable(why) => Decision::Complain(Complaint::Unusable { name, why }),
-        Found::Missing if name.len() > LONGEST_NAME => {
-            let length = job.name.len();
-            Decision::Complain(Complaint::NameTooLong { longest: LONGEST_NAME + length - name.len(), length })
+        Found::Usable => Decision::Keep,
+        Found::Terminating => Decision::AwaitDeletion,
+        Found::Unusable(why) => Decision::Report(Problem::Unusable { name, why }),
+        Found::Missing if name.len() > MAX_NAME_LENGTH => {
+            let length = job.name().len();
+            Decision::Report(Problem::NameTooLong { length, max: MAX_NAME_LENGTH + length - name.len() })
         }
         Found::Missing => Decision::Create,
     }
@@ -141,119 +152,108 @@ pub fn decide(job: &Job<'_>, triggers: &[String], namespace: Namespace, found: F
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
-
+    use kube::core::metadata::ObjectMeta;
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
     use crate::job::JobKind;
 
-    fn job() -> Job<'static> {
-        Job {
-            kind: JobKind::AscendJob,
-            name: Cow::Borrowed("j"),
-            uid: Cow::Borrowed("u"),
-            deleting: false,
-            strategy: Some(Cow::Borrowed("retry, dump")),
-            opted_out: false,
-            finished: false,
-        }
+    const fn job(metadata: &ObjectMeta) -> Job<'_> {
+        Job { kind: JobKind::AscendJob, metadata, is_finished: false }
     }
 
-    fn dump() -> Vec<String> {
+    fn metadata(strategy: Option<&str>, is_opted_out: bool, is_terminating: bool) -> ObjectMeta {
+        let inject = is_opted_out.then_some("false").unwrap_or("true");
+        let deletion = is_terminating.then_some("2026-01-01T00:00:00Z");
+        let metadata = json!({
+            "name": "j", "uid": "u", "deletionTimestamp": deletion,
+            "annotations": {"recover-strategy": strategy.unwrap_or_default(), "swansong.dev/inject": inject},
+        });
+        serde_json::from_value(metadata).expect("metadata")
+    }
+
+    fn triggers() -> Vec<String> {
         vec!["dump".to_owned()]
     }
 
     #[test]
     fn each_state_has_its_decision() {
-        let strategy = |text| Job { strategy: Some(Cow::Borrowed(text)), ..job() };
-        let plain = Namespace::default();
+        let requested = metadata(Some("retry, dump"), false, false);
+        let job = self::job;
+        let active = NamespaceState::default();
         let unusable = || Found::Unusable(Unusable::Empty);
-        let nothing = Decision::Nothing;
-        for (what, job, namespace, found, expected) in [
-            ("missing", job(), plain, Found::Missing, Decision::Create),
-            ("there", job(), plain, Found::Usable, nothing(Because::Usable)),
-            ("leaving", job(), plain, Found::Leaving, nothing(Because::Leaving)),
-            (
-                "unusable",
-                job(),
-                plain,
-                unusable(),
-                Decision::Complain(Complaint::Unusable {
-                    name: "reset-config-j".to_owned(),
-                    why: Unusable::Empty,
-                }),
-            ),
-            (
-                "no strategy",
-                Job { strategy: None, ..job() },
-                plain,
-                Found::Missing,
-                nothing(Because::NotAsked),
-            ),
-            ("no dump", strategy("recover,Dump"), plain, Found::Missing, nothing(Because::NotAsked)),
-            ("no dump and unusable", strategy("exit"), plain, unusable(), nothing(Because::NotAsked)),
-            ("opted out", Job { opted_out: true, ..job() }, plain, unusable(), nothing(Because::JobOptedOut)),
-            (
-                "being deleted",
-                Job { deleting: true, ..job() },
-                plain,
-                Found::Missing,
-                nothing(Because::JobEnds),
-            ),
-            ("finished", Job { finished: true, ..job() }, plain, Found::Missing, nothing(Because::Finished)),
-            (
-                "in a namespace that ends",
-                job(),
-                Namespace { terminating: true, opted_out: false },
-                Found::Missing,
-                nothing(Because::NamespaceEnds),
-            ),
-            (
-                "in a namespace that doesn't want it",
-                job(),
-                Namespace { terminating: false, opted_out: true },
-                unusable(),
-                nothing(Because::NamespaceOptedOut),
-            ),
+        let report =
+            Decision::Report(Problem::Unusable { name: "reset-config-j".to_owned(), why: Unusable::Empty });
+        let decide =
+            |metadata: &ObjectMeta, namespace, found| decide(&job(metadata), &triggers(), namespace, found);
+        assert_eq!(decide(&requested, active, Found::Missing), Decision::Create);
+        assert_eq!(decide(&requested, active, Found::Usable), Decision::Keep);
+        assert_eq!(decide(&requested, active, Found::Terminating), Decision::AwaitDeletion);
+        assert_eq!(decide(&requested, active, unusable()), report);
+        let terminating = NamespaceState { is_terminating: true, is_opted_out: false };
+        let opted_out = NamespaceState { is_terminating: false, is_opted_out: true };
+        for (metadata, namespace, reason) in [
+            (&metadata(None, false, false), active, SkipReason::NotRequested),
+            (&metadata(Some("recover,Dump"), false, false), active, SkipReason::NotRequested),
+            (&metadata(Some("dump"), true, false), active, SkipReason::JobOptedOut),
+            (&metadata(Some("dump"), false, true), active, SkipReason::JobTerminating),
+            (&requested, terminating, SkipReason::NamespaceTerminating),
+            (&requested, opted_out, SkipReason::NamespaceOptedOut),
         ] {
-            assert_eq!(decide(&job, &dump(), namespace, found), expected, "{what}");
+            for found in [Found::Missing, unusable()] {
+                assert_eq!(decide(metadata, namespace, found), Decision::Skip(reason));
+            }
         }
-        let other = ["exit".to_owned(), "dump".to_owned()];
-        assert_eq!(decide(&strategy("exit"), &other, plain, Found::Missing), Decision::Create);
+        let finished = Job { is_finished: true, ..job(&requested) };
+        let skipped = Decision::Skip(SkipReason::JobFinished);
+        assert_eq!(super::decide(&finished, &triggers(), active, Found::Missing), skipped);
     }
 
     #[test]
-    fn a_name_without_room_for_the_prefix_is_told() {
-        let named = |length: usize| Job { name: Cow::Owned("a".repeat(length)), ..job() };
-        let decide = |length| decide(&named(length), &dump(), Namespace::default(), Found::Missing);
+    fn other_strategies_can_be_triggers() {
+        let metadata = metadata(Some("exit"), false, false);
+        let triggers = ["exit".to_owned(), "dump".to_owned()];
+        let decision = decide(&job(&metadata), &triggers, NamespaceState::default(), Found::Missing);
+        assert_eq!(decision, Decision::Create);
+    }
+
+    #[test]
+    fn name_that_is_too_long_is_reported() {
+        let decide = |length| {
+            let metadata =
+                ObjectMeta { name: Some("a".repeat(length)), ..metadata(Some("dump"), false, false) };
+            decide(&job(&metadata), &triggers(), NamespaceState::default(), Found::Missing)
+        };
         assert_eq!(decide(240), Decision::Create);
-        assert_eq!(decide(241), Decision::Complain(Complaint::NameTooLong { longest: 240, length: 241 }));
+        assert_eq!(decide(241), Decision::Report(Problem::NameTooLong { length: 241, max: 240 }));
     }
 
     fn found() -> impl Strategy<Value = Found> {
         prop_oneof![
             Just(Found::Usable),
             Just(Found::Missing),
-            Just(Found::Leaving),
+            Just(Found::Terminating),
             Just(Found::Unusable(Unusable::NoResetJson)),
         ]
     }
 
     proptest! {
-        /// Whatever there is stays as it is, and what isn't asked for is never made.
         #[test]
         fn only_what_is_missing_and_needed_is_created(
-            deleting: bool, opted_out: bool, finished: bool, terminating: bool, left_out: bool,
+            is_terminating: bool, is_opted_out: bool, is_finished: bool,
+            namespace_terminating: bool, namespace_opted_out: bool,
             strategy in proptest::option::of("[a-z, ]{0,12}|dump|dump,exit"), found in found(),
         ) {
-            let job = Job { deleting, opted_out, finished, strategy: strategy.map(Cow::Owned), ..job() };
-            let missing = found == Found::Missing;
-            let namespace = Namespace { terminating, opted_out: left_out };
-            let decision = decide(&job, &dump(), namespace, found);
-            if decision == Decision::Create {
-                prop_assert!(missing && !deleting && !opted_out && !finished && !terminating && !left_out);
-                prop_assert!(job.strategy.expect("asked").contains("dump"));
+            let metadata = metadata(strategy.as_deref(), is_opted_out, is_terminating);
+            let job = Job { is_finished, ..job(&metadata) };
+            let is_missing = found == Found::Missing;
+            let namespace =
+                NamespaceState { is_terminating: namespace_terminating, is_opted_out: namespace_opted_out };
+            if decide(&job, &triggers(), namespace, found) == Decision::Create {
+                prop_assert!(is_missing && !is_terminating && !is_opted_out && !is_finished);
+                prop_assert!(!namespace_terminating && !namespace_opted_out);
+                prop_assert!(strategy.expect("a strategy").contains("dump"));
             }
         }
     }

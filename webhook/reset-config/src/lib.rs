@@ -1,33 +1,36 @@
-//! The job guard: each job that can dump has the ConfigMap without which it can't.
+//! The reset-config controller: creates the ConfigMap `reset-config-<job>` of each AscendJob and Volcano Job that asks
+//! for a dump and has none.
 //!
-//! At a fault ClusterD notes the lost ranks in `reset-config-<job>`, and without that ConfigMap it orders no dump,
-//! after the ranks were ended. Nothing in MindCluster makes it. This does, for AscendJobs and Volcano Jobs, and says so
-//! where an existing one can't be used; it never changes or deletes one.
+//! At a fault ClusterD ends the ranks on the faulty node and then records the lost ranks in this ConfigMap. If it is
+//! missing, ClusterD orders no dump. No MindCluster component creates it. The controller never changes or deletes one;
+//! where an existing one is unusable, it reports so in an Event on the job.
 //!
-//! Any number of replicas may run at once and none leads: all that is ever written is a creation, which the API
-//! server grants once, and Events that have the same name whoever writes them.
+//! A job's own ConfigMap takes precedence: the controller creates one only after it has been missing for a
+//! [grace period](Policy::grace_period).
 //!
-//! ```text
-//! watches of metadata → agenda: which job to look at, and when → look: ConfigMap, job, namespace → decide → create or tell
-//! ```
+//! Any number of replicas may run at once, without a leader: the API server accepts one creation, and Events have
+//! deterministic names.
 //!
-//! - [`job`]: the two kinds, and what matters of a job.
-//! - [`decide`]: what is to be done about a job's ConfigMap.
-//! - [`agenda`]: which job to look at when.
-//! - [`config_map`]: the ConfigMap as it is created, and how an existing one is judged.
-//! - [`Guard`]: the work itself.
+//! - [`job`]: the two kinds of job.
+//! - [`decide`]: what to do about a job's ConfigMap (pure).
+//! - [`config_map`]: the ConfigMap to create, and the check of an existing one (pure).
+//! - [`run`]: a [`kube::runtime::Controller`] for each kind of job.
 //!
-//! What ClusterD needs of the ConfigMap is [`swansong_clusterd::reset_config`].
+//! What ClusterD requires of the ConfigMap is in [`swansong_clusterd::reset_config`].
 
-pub mod agenda;
-mod api;
 pub mod config_map;
+mod controller;
 pub mod decide;
-mod event;
+mod events;
 pub mod job;
-mod news;
-mod run;
-mod work;
+mod metrics;
+mod reconcile;
+mod record;
+mod request;
 
-pub use self::news::{About, News, Observer, Standings, Watched};
-pub use self::run::{Ended, Guard};
+pub use self::controller::{ControllerError, run};
+pub use self::decide::Policy;
+pub use self::metrics::Metrics;
+
+/// Name of the controller in managed fields and Events.
+const FIELD_MANAGER: &str = "swansong-reset-config";

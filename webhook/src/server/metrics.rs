@@ -1,7 +1,6 @@
 //! The server's metrics. Labels have few values, all known at compile time; nothing a client sends becomes one.
 
 mod cause;
-mod job_guard;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -15,7 +14,6 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 pub(super) use self::cause::{Closed, Refusal};
-pub use self::job_guard::JobGuardMetrics;
 use super::histogram::Histogram;
 use crate::review::{Answer, Kind, Verdict};
 use swansong_inject::reason::Reason;
@@ -44,7 +42,6 @@ pub struct Metrics {
     pub(super) accepted: Counter,
     pub(super) handshakes: Gauge<i64, AtomicI64>,
     pub(super) handshake_failures: Counter,
-    job_guard: JobGuardMetrics,
     config_failures: Counter,
     config_loaded: Gauge<i64, AtomicI64>,
 }
@@ -107,7 +104,6 @@ impl Metrics {
                 "tls_handshake_failures",
                 "TLS handshakes that failed or took too long",
             ),
-            job_guard: JobGuardMetrics::new(r),
             config_failures: counter(
                 r,
                 "config_reload_failures",
@@ -200,11 +196,6 @@ impl Metrics {
             let reason = verdict.reason().map_or("", Reason::as_str);
             [("kind", kind.as_str()), ("result", verdict.as_str()), ("reason", reason)]
         })
-    }
-
-    /// The job guard's part.
-    pub const fn job_guard(&self) -> &JobGuardMetrics {
-        &self.job_guard
     }
 
     /// A configuration is in use from now on.
@@ -320,9 +311,6 @@ mod tests {
             "swansong_tls_handshake_failures_total 0",
             "swansong_config_reload_failures_total 0",
             "swansong_config_loaded_timestamp_seconds 0",
-            "swansong_job_guard_enabled 0",
-            r#"swansong_job_guard_jobs{standing="unusable"} 0"#,
-            r#"swansong_job_guard_api_failures_total{about="config_map"} 0"#,
         ] {
             assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
         }

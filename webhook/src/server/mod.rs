@@ -26,7 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
 pub use self::health::HasCertificate;
-pub use self::metrics::{JobGuardMetrics, Metrics};
+pub use self::metrics::Metrics;
 
 use self::body::Bodies;
 use self::health::Health;

@@ -49,7 +49,7 @@ async fn a_fault_ends_as_one_that_clusterd_took_and_its_end_follows() {
     let agents = Agents::start(cluster, "overlays/agent-fault-relay", &host.path("/"), &config).await;
     let namespace = job(cluster, &client).await;
 
-    // The guard has made it before anything happened.
+    // The reset-config controller creates it before the fault.
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
     let reset = eventually("the reset ConfigMap", PATIENCE, || async {
         maps.get("reset-config-bert").await.map_err(|error| error.to_string())
@@ -89,7 +89,7 @@ async fn a_fault_ends_as_one_that_clusterd_took_and_its_end_follows() {
     namespaces.delete(&namespace, &kube::api::DeleteParams::default()).await.unwrap();
 }
 
-/// What other parts of the cluster bring along, and the webhook with its guard.
+/// What other parts of the cluster bring along, and the webhook with its reset-config controller.
 async fn prepare(cluster: &Cluster, client: &Client, node: &str) {
     definitions::apply(cluster, &definitions::file()).await.unwrap();
     let system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cluster-system"}});
