@@ -147,7 +147,8 @@ impl FakeApi {
 }
 
 fn failure(code: u16, message: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "message": message, "reason": "Test"})
+    let reason = if code == 404 { "NotFound" } else { "Other" };
+    json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "message": message, "reason": reason})
 }
 
 fn client(api: &Fake) -> Client {
