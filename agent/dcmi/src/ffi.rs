@@ -1,7 +1,7 @@
-//! The calls into libdcmi.so: the one module of this repository that holds unsafe code.
+//! The calls into libdcmi.so: the only module of this repository with unsafe code.
 //!
-//! Signatures are those that `ascend-common/devmanager/dcmi/dcmi.go` and `dcmi_v2.go` cast the symbols to. What a call
-//! writes is taken as it comes, never as a length or an index that isn't bounded first.
+//! Signatures are those that `ascend-common/devmanager/dcmi/dcmi.go` and `dcmi_v2.go` cast the symbols to. Every
+//! length and index that a call returns is bounded before use.
 
 #![allow(unsafe_code)]
 
@@ -16,16 +16,16 @@ use crate::queue;
 use crate::return_code::ReturnCode;
 use crate::text::one_line;
 
-/// How many cards a node has at most.
+/// The limit of cards of a node.
 pub(crate) const CARDS: c_int = 64;
 
-/// How many error codes a device tells at most.
+/// The limit of error codes of a device.
 pub(crate) const CODES: c_uint = 128;
 
-/// `dcmi_get_dcmi_version` takes 32 characters and the zero after them.
+/// The buffer of `dcmi_get_dcmi_version`: 32 characters and a zero byte.
 const DCMI_VERSION: c_int = 33;
 
-/// `dcmi_get_driver_version`.
+/// The buffer of `dcmi_get_driver_version`.
 const DRIVER_VERSION: c_uint = 64;
 
 type Callback = extern "C" fn(*const Event);
@@ -39,15 +39,15 @@ pub enum CallError {
     /// The function failed.
     #[error("{function}: {code}")]
     Failed {
-        /// Which.
+        /// The function.
         function: &'static str,
-        /// How.
+        /// The return code.
         code: ReturnCode,
     },
 }
 
 impl CallError {
-    /// What was returned.
+    /// The return code, if the function was called.
     pub const fn code(&self) -> Option<ReturnCode> {
         match self {
             Self::Missing(_) => None,
@@ -55,7 +55,7 @@ impl CallError {
         }
     }
 
-    /// Whether asking again is in vain.
+    /// Whether a retry is useless.
     pub const fn is_final(&self) -> bool {
         match self {
             Self::Missing(_) => true,
@@ -76,7 +76,7 @@ pub(crate) struct Functions {
 }
 
 impl Functions {
-    /// Loads the library as MindCluster does, and looks for its functions.
+    /// Loads the library as MindCluster does and resolves its functions.
     pub(crate) fn open(path: &Path) -> Result<Self, libloading::Error> {
         // SAFETY: Loading runs the library's initialisers. It is the driver's own, found by the rule that all of
         // MindCluster's components have, and this process does nothing else; what it may break is this process.
@@ -108,7 +108,7 @@ macro_rules! functions {
     };
 }
 
-/// Calls one of them, with pointers that are valid for the call; gives nothing but the error.
+/// Calls a function with pointers that are valid for the call.
 macro_rules! call {
     ($functions:expr, $function:ident($($argument:expr),*)) => {{
         let name = stringify!($function);
@@ -166,7 +166,7 @@ impl V1 {
             Err(CallError::Missing(_)) => call!(self, dcmi_get_card_num_list(number, cards, CARDS))?,
             other => other?,
         }
-        Ok(taken(&list, count))
+        Ok(prefix(&list, count))
     }
 
     pub(crate) fn devices_of(&self, card: c_int) -> Call<c_int> {
@@ -205,10 +205,10 @@ impl V1 {
         let mut count = 0;
         let (number, codes) = (&raw mut count, list.as_mut_ptr());
         call!(self, dcmi_get_device_errorcode_v2(card, device, number, codes, CODES))?;
-        Ok(taken(&list, count))
+        Ok(prefix(&list, count))
     }
 
-    /// All devices, all events.
+    /// Subscribes to all events of all devices.
     pub(crate) fn subscribe(&self) -> Call<()> {
         call!(self, dcmi_subscribe_fault_event(-1, -1, EventFilter::default(), on_event))
     }
@@ -239,7 +239,7 @@ impl V2 {
         // The list first, unlike that of cards.
         let (devices, number) = (list.as_mut_ptr(), &raw mut count);
         call!(self, dcmiv2_get_device_list(devices, number, CARDS))?;
-        Ok(taken(&list, count))
+        Ok(prefix(&list, count))
     }
 
     pub(crate) fn kind(&self, device: c_int) -> Call<c_uint> {
@@ -265,7 +265,7 @@ impl V2 {
         let mut count = 0;
         let (number, codes) = (&raw mut count, list.as_mut_ptr());
         call!(self, dcmiv2_get_device_error_code_list(device, number, codes, CODES))?;
-        Ok(taken(&list, count))
+        Ok(prefix(&list, count))
     }
 
     pub(crate) fn subscribe(&self) -> Call<()> {
@@ -280,7 +280,7 @@ impl V2 {
     }
 }
 
-/// The driver's thread calls it. It copies and hands over; the pointer is worth nothing afterwards.
+/// Called by the driver's thread. It copies the event, as the pointer is invalid afterwards.
 extern "C" fn on_event(event: *const Event) {
     if event.is_null() {
         queue::lost_one();
@@ -292,8 +292,8 @@ extern "C" fn on_event(event: *const Event) {
     queue::push(&event);
 }
 
-/// The first `count` of a list, as far as there are so many.
-fn taken<T: Copy>(list: &[T], count: c_int) -> Vec<T> {
+/// The first `count` elements of a list, or fewer if it is shorter.
+fn prefix<T: Copy>(list: &[T], count: c_int) -> Vec<T> {
     let count = usize::try_from(count).unwrap_or(0);
     list.iter().copied().take(count).collect()
 }

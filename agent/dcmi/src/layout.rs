@@ -1,9 +1,9 @@
-//! Memory layouts of `dcmi_interface_api.h`, proven when this is compiled: LP64, x86-64 and aarch64 alike.
+//! Memory layouts of `dcmi_interface_api.h`, checked at compile time: LP64, x86-64 and aarch64 alike.
 
 use std::ffi::{c_int, c_uint, c_ulonglong};
 use std::mem::{align_of, offset_of, size_of};
 
-/// `struct dcmi_dms_fault_event`. Each field takes any bits, so nothing that a library writes there can be invalid.
+/// `struct dcmi_dms_fault_event`. Any bits are valid in each field.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct DmsFaultEvent {
@@ -11,13 +11,13 @@ pub struct DmsFaultEvent {
     pub event_id: c_uint,
     /// The *logic* id of the device.
     pub deviceid: u16,
-    /// Which kind of part.
+    /// The kind of the part.
     pub node_type: u8,
-    /// Which part.
+    /// The part.
     pub node_id: u8,
-    /// Which kind of part within that.
+    /// The kind of the part within that.
     pub sub_node_type: u8,
-    /// Which part within that.
+    /// The part within that.
     pub sub_node_id: u8,
     /// 0 suggestion to 3 critical.
     pub severity: u8,
@@ -29,9 +29,9 @@ pub struct DmsFaultEvent {
     pub notify_serial_num: c_int,
     /// When it occurred; the unit differs between documents, and recoveries bear the time of the occurrence.
     pub alarm_raised_time: c_ulonglong,
-    /// The driver's text, ended by a zero byte if it is shorter.
+    /// The driver's text, zero-terminated if it is shorter.
     pub event_name: [u8; 256],
-    /// More text.
+    /// Additional text.
     pub additional_info: [u8; 32],
     /// Newer headers subdivide it.
     pub resv: [u8; 32],
@@ -47,7 +47,7 @@ pub struct Event {
     pub dms_event: DmsFaultEvent,
 }
 
-/// `struct dcmi_event_filter`, passed by value. Zeroed it lets everything through.
+/// `struct dcmi_event_filter`, passed by value. Zeroed it matches every event.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct EventFilter {

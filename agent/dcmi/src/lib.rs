@@ -1,12 +1,12 @@
 //! libdcmi.so, the driver's management library: its binding, and the process that watches devices through it.
 //!
-//! A subscription to fault events can be made once in the life of a process, the library may crash or hang, and the
-//! loader reads `LD_LIBRARY_PATH` at the start of a process only. So the library lives in a process of its own
-//! ([`mod@watch`]), which writes what it sees as lines of JSON ([`Line`]) and is started anew by the agent.
+//! A process can subscribe to fault events once, the library may crash or hang, and the loader reads `LD_LIBRARY_PATH`
+//! only when a process starts. Therefore a separate process ([`mod@watch`]) uses the library. It writes lines of JSON
+//! ([`Line`]), and the agent restarts it when it exits.
 //!
-//! - [`Library`], [`Dcmi`]: the binding. Layouts are proven at compile time, every length is bounded, what is missing or
-//!   fails is an error with its meaning. The module `ffi` holds the only unsafe code of this repository.
-//! - [`Events`]: where the driver's thread leaves events.
+//! - [`Library`], [`Dcmi`]: the binding. Layouts are checked at compile time, every length is bounded, and a missing
+//!   function or a failed call is an error with its meaning. The module `ffi` has the only unsafe code of this repository.
+//! - [`Events`]: the queue of events from the driver's thread.
 
 mod ffi;
 mod layout;

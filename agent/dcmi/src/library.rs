@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use crate::ffi::{Call, CallError, Functions};
 use crate::queue::Events;
 
-/// What `dcmi_get_device_health` says of a device that isn't there or hasn't started.
+/// The value of `dcmi_get_device_health` for a device that is absent or hasn't started.
 const ABSENT: c_uint = u32::MAX;
 
 /// `NPU_TYPE` of `enum dcmi_unit_type`; a card has an MCU and a CPU besides.
 const NPU: c_uint = 0;
 
-/// A card has one to four devices.
-const DEVICES_OF_A_CARD: c_int = 16;
+/// A card has one to four devices; more are ignored.
+const MAX_DEVICES_PER_CARD: c_int = 16;
 
 /// The generation of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub enum Api {
     V2,
 }
 
-/// What the library calls a device.
+/// The library's address of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Address {
     /// The card; with [`Api::V2`] the logic id.
@@ -41,56 +41,56 @@ pub struct Address {
 /// A device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// What the library calls it.
+    /// The library's address.
     #[serde(flatten)]
     pub address: Address,
-    /// What events call it.
+    /// The logic id, which events use.
     pub logic: u32,
-    /// What everybody else calls it: the N of `/dev/davinciN`.
+    /// The physical id: the N of `/dev/davinciN`.
     pub physical: u32,
 }
 
-/// What devices there are.
+/// The devices of a node.
 #[derive(Debug, Default)]
 pub struct Listed {
-    /// Those that are known by all their names.
+    /// Devices with all ids.
     pub devices: Vec<Device>,
-    /// What is there and can't be named, and why.
+    /// Devices without an unambiguous id, and why.
     pub unnamed: Vec<String>,
 }
 
-/// How a device says it is.
+/// The health of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
     /// 0.
     Normal,
     /// 1 minor, 2 major, 3 critical, or a number that isn't documented.
-    Ill(u32),
-    /// Not there, or not started.
+    Unhealthy(u32),
+    /// Absent or not started.
     Absent,
 }
 
 /// libdcmi.so can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The loader refuses it.
+    /// The loader failed.
     #[error(
         "{path} can't be loaded: {problem}; are the driver's folders in LD_LIBRARY_PATH, and is it for this machine?"
     )]
     Load {
         /// The library.
         path: PathBuf,
-        /// What the loader says.
+        /// The loader's message.
         problem: String,
     },
 }
 
-/// No generation of the API starts.
+/// No generation of the API can be initialized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InitError {
-    /// What `dcmi_init` says.
+    /// The error of `dcmi_init`.
     pub v1: CallError,
-    /// What `dcmiv2_init` says.
+    /// The error of `dcmiv2_init`.
     pub v2: CallError,
 }
 
@@ -98,26 +98,26 @@ impl std::error::Error for InitError {}
 
 impl fmt::Display for InitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the driver can't be talked to: ")?;
+        f.write_str("the driver can't be initialized: ")?;
         match (self.v1, self.v2) {
             (CallError::Missing(v1), CallError::Missing(v2)) => {
                 write!(f, "libdcmi.so has neither {v1} nor {v2}; upgrade the driver")
             }
-            // A driver has one generation. That it lacks the other is no advice.
+            // A driver has one generation; that it lacks the other doesn't help the user.
             (one, CallError::Missing(_)) | (CallError::Missing(_), one) => one.fmt(f),
             (v1, v2) => write!(f, "{v1}; {v2}"),
         }
     }
 }
 
-/// No events.
+/// Why a subscription failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SubscribeError {
-    /// The library refuses.
+    /// The call failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The vendor allows one subscription in the life of a process.
-    #[error("this process has subscribed already, which it can do once; start another")]
+    /// The vendor allows one subscription per process.
+    #[error("this process has subscribed already, which is possible once; start another")]
     Already,
 }
 
@@ -131,27 +131,27 @@ pub struct Library {
 }
 
 impl Library {
-    /// Loads it. It stays loaded until the process ends.
+    /// Loads the library. It remains loaded until the process exits.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let functions = Functions::open(path)
-            .map_err(|error| OpenError::Load { path: path.to_owned(), problem: whole(&error) })?;
+            .map_err(|error| OpenError::Load { path: path.to_owned(), problem: error_chain(&error) })?;
         Ok(Self { functions, path: path.to_owned() })
     }
 
-    /// Starts the first generation of the API that will, v1 before v2 as MindCluster does.
+    /// Initializes the API, v1 before v2 as MindCluster does.
     pub fn init(&self) -> Result<Dcmi<'_>, InitError> {
         let Err(v1) = self.functions.v1.init() else { return Ok(Dcmi { library: self, api: Api::V1 }) };
         let Err(v2) = self.functions.v2.init() else { return Ok(Dcmi { library: self, api: Api::V2 }) };
         Err(InitError { v1, v2 })
     }
 
-    /// Where it is.
+    /// The path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// The library, ready to be asked.
+/// The initialized API.
 #[derive(Debug, Clone, Copy)]
 pub struct Dcmi<'l> {
     library: &'l Library,
@@ -159,7 +159,7 @@ pub struct Dcmi<'l> {
 }
 
 impl Dcmi<'_> {
-    /// The generation of the API that is spoken.
+    /// The generation of the API.
     pub const fn api(&self) -> Api {
         self.api
     }
@@ -176,7 +176,7 @@ impl Dcmi<'_> {
             Api::V2 => self.by_device()?,
         };
         let physical: Vec<_> = found.iter().map(|(_, logic)| self.physical_id(*logic)).collect();
-        Ok(Listed { devices: name(&found, &physical, &mut unnamed), unnamed })
+        Ok(Listed { devices: assign_physical_ids(&found, &physical, &mut unnamed), unnamed })
     }
 
     fn by_card(&self, unnamed: &mut Vec<String>) -> Call<Vec<(Address, u32)>> {
@@ -184,7 +184,7 @@ impl Dcmi<'_> {
         let mut found = Vec::new();
         for card in v1.cards()? {
             let count = match v1.devices_of(card) {
-                Ok(count) => count.clamp(0, DEVICES_OF_A_CARD),
+                Ok(count) => count.clamp(0, MAX_DEVICES_PER_CARD),
                 Err(error) => {
                     unnamed.push(format!("card {card}: {error}"));
                     continue;
@@ -209,7 +209,7 @@ impl Dcmi<'_> {
     fn by_device(&self) -> Call<Vec<(Address, u32)>> {
         let v2 = &self.functions().v2;
         let devices = v2.devices()?.into_iter();
-        // A hole in the list is -1.
+        // The list has -1 for a missing device.
         let npus = devices.filter(|device| *device >= 0 && v2.kind(*device).unwrap_or(NPU) == NPU);
         Ok(npus.map(|card| (Address { card, device: 0 }, card.unsigned_abs())).collect())
     }
@@ -221,7 +221,7 @@ impl Dcmi<'_> {
         }
     }
 
-    /// How a device says it is.
+    /// The health of a device.
     pub fn health(&self, address: Address) -> Result<Health, CallError> {
         let health = match self.api {
             Api::V1 => self.functions().v1.health(address.card, address.device),
@@ -230,11 +230,11 @@ impl Dcmi<'_> {
         Ok(match health {
             0 => Health::Normal,
             ABSENT => Health::Absent,
-            ill => Health::Ill(ill),
+            level => Health::Unhealthy(level),
         })
     }
 
-    /// The faults that stand at a device, without zeros and repetitions.
+    /// The codes of a device's active faults, without zeros and duplicates.
     pub fn error_codes(&self, address: Address) -> Result<Vec<u32>, CallError> {
         let mut codes = match self.api {
             Api::V1 => self.functions().v1.error_codes(address.card, address.device),
@@ -246,7 +246,7 @@ impl Dcmi<'_> {
         Ok(codes)
     }
 
-    /// The version of the API, if it tells one.
+    /// The version of the API, if it reports one.
     pub fn dcmi_version(&self) -> Option<String> {
         let version = match self.api {
             Api::V1 => self.functions().v1.dcmi_version(),
@@ -255,7 +255,7 @@ impl Dcmi<'_> {
         version.ok().flatten()
     }
 
-    /// The version of the driver, if it tells one.
+    /// The version of the driver, if it reports one.
     pub fn driver_version(&self) -> Option<String> {
         match self.api {
             Api::V1 => self.functions().v1.driver_version().ok().flatten(),
@@ -263,8 +263,8 @@ impl Dcmi<'_> {
         }
     }
 
-    /// Has every event of every device put into `events` from now on. One that fails may be tried again; one that
-    /// doesn't is the last of this process.
+    /// Subscribes `events` to all events of all devices. A failed call may be repeated; after success there is no other
+    /// subscription in this process.
     pub fn subscribe(&self, _events: &Events) -> Result<(), SubscribeError> {
         if SUBSCRIBED.swap(true, SeqCst) {
             return Err(SubscribeError::Already);
@@ -280,17 +280,21 @@ impl Dcmi<'_> {
     }
 }
 
-/// Gives devices their physical ids.
+/// Assigns physical ids to devices.
 ///
-/// A device whose physical id isn't told gets its logic id, but only where they are the same for all that are told and
-/// nobody else has it: an isolated device in the middle shifts logic ids, and a wrong name would end another's job.
-fn name(found: &[(Address, u32)], physical: &[Call<u32>], unnamed: &mut Vec<String>) -> Vec<Device> {
-    let told =
+/// A device whose physical id is unknown gets its logic id, but only if the two are equal for all devices with a known one
+/// and no other device has it: an isolated device shifts the logic ids after it, and a wrong id would end another job.
+fn assign_physical_ids(
+    found: &[(Address, u32)],
+    physical: &[Call<u32>],
+    unnamed: &mut Vec<String>,
+) -> Vec<Device> {
+    let known =
         || found.iter().zip(physical).filter_map(|((_, logic), id)| Some((*logic, *id.as_ref().ok()?)));
-    let same = told().all(|(logic, physical)| logic == physical);
+    let same = known().all(|(logic, physical)| logic == physical);
     let mut devices: Vec<Device> = Vec::new();
     for (&(address, logic), id) in found.iter().zip(physical) {
-        let free = |id: u32| !told().any(|(_, other)| other == id);
+        let free = |id: u32| !known().any(|(_, other)| other == id);
         let physical = match id {
             Ok(id) => *id,
             Err(_) if same && free(logic) => logic,
@@ -301,7 +305,7 @@ fn name(found: &[(Address, u32)], physical: &[Call<u32>], unnamed: &mut Vec<Stri
         };
         if let Some(other) = devices.iter().find(|other| other.physical == physical || other.logic == logic) {
             unnamed.push(format!(
-                "the device with logic id {logic} and physical id {physical} has an id of that with {} and {}",
+                "the device with logic id {logic} and physical id {physical} has an id of the one with {} and {}",
                 other.logic, other.physical
             ));
             continue;
@@ -311,8 +315,8 @@ fn name(found: &[(Address, u32)], physical: &[Call<u32>], unnamed: &mut Vec<Stri
     devices
 }
 
-/// An error with all its causes: libloading keeps the loader's own words in the last.
-fn whole(error: &dyn std::error::Error) -> String {
+/// An error with all its causes; libloading has the loader's message in the last.
+fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -332,28 +336,28 @@ mod tests {
     }
 
     fn named(physical: &[Option<u32>]) -> (Vec<(u32, u32)>, usize) {
-        let failed = CallError::Failed { function: "f", code: ReturnCode::NotReady };
+        let failed = CallError::Failed { function: "f", code: ReturnCode::NOT_READY };
         let physical: Vec<_> = physical.iter().map(|id| id.ok_or(failed)).collect();
         let found: Vec<_> = (0..).take(physical.len()).map(|n: i32| (at(n), n.unsigned_abs())).collect();
         let mut unnamed = Vec::new();
-        let devices = name(&found, &physical, &mut unnamed);
+        let devices = assign_physical_ids(&found, &physical, &mut unnamed);
         (devices.iter().map(|device| (device.logic, device.physical)).collect(), unnamed.len())
     }
 
     #[test]
     fn physical_ids() {
-        for (told, devices, unnamed) in [
+        for (known, devices, unnamed) in [
             (&[Some(0), Some(1)][..], &[(0, 0), (1, 1)][..], 0),
             (&[Some(4), Some(2)], &[(0, 4), (1, 2)], 0),
             (&[None, None], &[(0, 0), (1, 1)], 0),
             (&[Some(0), None, Some(2)], &[(0, 0), (1, 1), (2, 2)], 0),
-            // With one isolated, the rest is shifted; the one that isn't told can't be guessed.
+            // With one isolated, the rest is shifted; the unknown one can't be derived.
             (&[Some(0), Some(2), None], &[(0, 0), (1, 2)], 1),
             (&[Some(1), None], &[(0, 1)], 1),
             (&[Some(3), Some(3)], &[(0, 3)], 1),
             (&[], &[], 0),
         ] {
-            assert_eq!(named(told), (devices.to_vec(), unnamed), "{told:?}");
+            assert_eq!(named(known), (devices.to_vec(), unnamed), "{known:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where the driver's thread leaves events: bounded, never waiting, one for the process as there is one subscription.
+//! The queue of events from the driver's thread: bounded and non-blocking. A process has one, as it has one subscription.
 
 use std::panic::catch_unwind;
 use std::sync::OnceLock;
@@ -8,24 +8,24 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::layout::Event;
 
-/// How many events wait at most, 368 bytes each. MindCluster takes 1000 a minute.
+/// The capacity in events of 368 bytes. MindCluster accepts 1000 a minute.
 pub const CAPACITY: usize = 4096;
 
 static SENDER: OnceLock<SyncSender<Received>> = OnceLock::new();
 static LOST: AtomicU64 = AtomicU64::new(0);
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// An event as the driver told it.
+/// A received event.
 #[derive(Debug, Clone, Copy)]
 pub struct Received {
     /// A copy of the driver's record.
     pub event: Event,
-    /// When it came by this host's clock, milliseconds since 1970. The driver's own time isn't used: recoveries bear
-    /// that of the occurrence.
+    /// When it was received by this host's clock, in milliseconds since 1970. The driver's own time isn't used, as
+    /// recoveries have that of the occurrence.
     pub at: u64,
 }
 
-/// The end of the queue that is read.
+/// The receiver of the queue.
 #[derive(Debug)]
 pub struct Events {
     receiver: Receiver<Received>,
@@ -33,7 +33,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// The events of this process; `None` if somebody has them already.
+    /// The receiver of this process; `None` from the second call on.
     pub fn take() -> Option<Self> {
         if TAKEN.swap(true, Relaxed) {
             return None;
@@ -43,18 +43,18 @@ impl Events {
         Some(Self { receiver, lost_before: 0 })
     }
 
-    /// The next event, if it comes in time.
-    pub fn next(&self, patience: Duration) -> Option<Received> {
-        self.receiver.recv_timeout(patience).ok()
+    /// Waits for the next event until the timeout.
+    pub fn next(&self, timeout: Duration) -> Option<Received> {
+        self.receiver.recv_timeout(timeout).ok()
     }
 
-    /// The next event that is there already.
-    pub fn waiting(&self) -> Option<Received> {
+    /// The next queued event.
+    pub fn try_next(&self) -> Option<Received> {
         self.receiver.try_recv().ok()
     }
 
-    /// How many were lost since this was asked last, because too many waited or they couldn't be read. Whatever they
-    /// told has to be asked for.
+    /// The number of events lost since the last call, because the queue was full or they were invalid. Devices have to be
+    /// polled then.
     pub fn lost(&mut self) -> u64 {
         let lost = LOST.load(Relaxed);
         let new = lost.wrapping_sub(self.lost_before);
@@ -67,7 +67,7 @@ pub(crate) fn lost_one() {
     LOST.fetch_add(1, Relaxed);
 }
 
-/// On the driver's thread: it may neither wait nor unwind.
+/// Runs on the driver's thread, so it must neither block nor unwind.
 pub(crate) fn push(event: &Event) {
     let pushed = catch_unwind(|| {
         let received = Received { event: *event, at: now() };

@@ -1,19 +1,19 @@
-//! Text that a library wrote.
+//! Text from the library.
 
-/// What `bytes` says up to the first zero byte, as one printable line; `None` if that is nothing.
+/// The text up to the first zero byte as one printable line; `None` if it is empty.
 ///
-/// What isn't UTF-8, doesn't print, or turns the direction of writing is left out: the text goes into Events, logs and
+/// Invalid UTF-8, non-printing characters and direction marks are removed, as the text goes into Events, logs and
 /// terminals.
 pub(crate) fn one_line(bytes: &[u8]) -> Option<String> {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let text = String::from_utf8_lossy(&bytes[..end]);
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
-    let words = words.map(|word| word.chars().filter(|c| prints(*c)).collect::<String>());
+    let words = words.map(|word| word.chars().filter(|c| is_printable(*c)).collect::<String>());
     let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     (!line.is_empty()).then_some(line)
 }
 
-fn prints(c: char) -> bool {
+fn is_printable(c: char) -> bool {
     !matches!(c,
         '\u{AD}' | '\u{61C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
         | '\u{2060}'..='\u{206F}' | '\u{E000}'..='\u{F8FF}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}'
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left() {
+    fn removes_non_printing_text() {
         for (bytes, line) in [
             (&b"node type=NPU, sensor name=HBM\0rubbish"[..], Some("node type=NPU, sensor name=HBM")),
             (b"", None),
@@ -47,7 +47,7 @@ mod tests {
         fn any_bytes_become_one_printable_line(bytes: Vec<u8>) {
             let Some(line) = one_line(&bytes) else { return Ok(()) };
             prop_assert!(!line.is_empty() && line.trim() == line);
-            prop_assert!(line.chars().all(|c| !c.is_control() && prints(c)));
+            prop_assert!(line.chars().all(|c| !c.is_control() && is_printable(c)));
             prop_assert!(line.len() <= bytes.len());
         }
     }

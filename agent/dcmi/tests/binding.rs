@@ -53,8 +53,8 @@ fn everything_that_v1_tells() {
     assert_eq!(names, [(2, 0, 0, 6), (2, 1, 1, 7), (5, 0, 2, 0)]);
     assert_eq!(listed.unnamed, Vec::<String>::new());
     assert_eq!(dcmi.health(at(2, 0)), Ok(Health::Normal));
-    assert_eq!(dcmi.health(at(2, 1)), Ok(Health::Ill(2)));
-    assert_eq!(dcmi.health(at(5, 0)), Ok(Health::Ill(3)));
+    assert_eq!(dcmi.health(at(2, 1)), Ok(Health::Unhealthy(2)));
+    assert_eq!(dcmi.health(at(5, 0)), Ok(Health::Unhealthy(3)));
     assert_eq!(dcmi.error_codes(at(2, 1)), Ok(vec![0x80E0_1801, 0x8107_8603]));
     assert_eq!(dcmi.error_codes(at(2, 0)), Ok(vec![]));
     assert_eq!(dcmi.health(at(9, 0)), Err(failed("dcmi_get_device_health", -8007)));
@@ -73,7 +73,7 @@ fn everything_that_v2_tells() {
     let listed = dcmi.devices().expect("listed");
     let names: Vec<_> = listed.devices.iter().map(|device| (device.logic, device.physical)).collect();
     assert_eq!(names, [(0, 0), (1, 9), (2, 2)]);
-    assert_eq!(dcmi.health(at(0, 0)), Ok(Health::Ill(u32::MAX - 1)));
+    assert_eq!(dcmi.health(at(0, 0)), Ok(Health::Unhealthy(u32::MAX - 1)));
     standin.script.health(0, u32::MAX);
     wait(|| dcmi.health(at(0, 0)) == Ok(Health::Absent));
     assert_eq!(dcmi.error_codes(at(2, 0)), Ok(vec![0xA230_1001]));
@@ -255,7 +255,7 @@ fn the_subscription_of_a_process() {
         seen += events.lost();
         seen == lost
     });
-    let taken = std::iter::from_fn(|| events.waiting());
+    let taken = std::iter::from_fn(|| events.try_next());
     let serials: BTreeSet<i32> = taken.map(|event| event.event.dms_event.event_serial_num).collect();
     assert_eq!(serials.len(), swansong_dcmi::CAPACITY);
     assert_eq!(standin.script.violations(), "");

@@ -81,7 +81,7 @@ fn init_is_tried_until_it_succeeds() {
 
 #[test]
 fn init_that_never_succeeds_ends_it() {
-    let flags = ["--init-interval", "10ms", "--init-patience", "100ms"];
+    let flags = ["--init-interval", "10ms", "--init-timeout", "100ms"];
     let mut watch = Watch::without(&["V2"], &flags, |script| {
         script.init_fails(-1, -8010);
     });

@@ -218,7 +218,7 @@ async fn a_driver_that_never_answers_says_why() {
     host.script.init_fails(-1, -8005);
     let mut settings = host.settings(host.config());
     settings.timing.init_interval = Duration::from_millis(10);
-    settings.timing.init_patience = Duration::from_millis(100);
+    settings.timing.init_timeout = Duration::from_millis(100);
     let (why, blind) = Run::start(Arc::new(Dcmi::new(settings))).end().await;
     assert!(why.contains("has ended: the driver can't be talked to: dcmi_init: -8005"), "{why}");
     assert!(!blind.is_empty() && blind.iter().all(|subject| *subject == Subject::Node), "{blind:?}");

@@ -1,23 +1,23 @@
-//! What the process that watches writes: a line of JSON for each thing. Writer and reader are the same build.
+//! The lines of JSON that the watching process writes. Writer and reader are the same build.
 
 use serde::{Deserialize, Serialize};
 use swansong_fault_model::SourceUpdate;
 
 use crate::library::{Api, Device};
 
-/// A line.
+/// A line of output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Line {
-    /// Something was seen.
+    /// A snapshot or an event of a device.
     Update(SourceUpdate),
-    /// How it watches; told when that changes.
+    /// How it watches; written when that changes.
     State(State),
-    /// The thread that calls the library moves. It isn't written while a call hangs.
+    /// A heartbeat of the thread that calls the library; missing while a call hangs.
     Alive(Counts),
-    /// The driver can't be talked to yet; it is tried again.
+    /// The driver doesn't respond yet; the process retries.
     Trouble(String),
-    /// The last line: why it ends.
+    /// The last line: why the process exits.
     Ended(String),
 }
 
@@ -25,44 +25,44 @@ pub enum Line {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
-    /// Where the library is.
+    /// The path of the library.
     pub library: String,
     /// The generation of the API.
     pub api: Api,
     /// The version of the API.
     pub dcmi_version: Option<String>,
-    /// The version of the driver, if it tells it.
+    /// The version of the driver, if it reports one.
     pub driver_version: Option<String>,
     /// The NPUs.
     pub devices: Vec<Device>,
-    /// Devices without a name that anybody would understand, and why; they aren't watched.
+    /// Devices without an unambiguous id, and why; they aren't watched.
     pub unnamed: Vec<String>,
-    /// How faults come.
+    /// How faults are detected.
     pub mode: Mode,
 }
 
-/// How faults come.
+/// How faults are detected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Mode {
-    /// Not known yet.
+    /// Attempting to subscribe.
     Subscribing,
-    /// The driver tells them.
+    /// By events of the driver, and rare polls.
     Subscribed,
-    /// They are asked for: there is no subscription, and why.
+    /// By polls only, and why there is no subscription.
     Polling(String),
 }
 
-/// What has been counted since the process began.
+/// Counters since the process started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
-    /// Events of the driver that were taken.
+    /// Received events.
     pub events: u64,
-    /// Events that were lost because too many waited. All devices were asked again.
+    /// Events that were lost because the queue was full; all devices were polled then.
     pub lost: u64,
-    /// Events of devices that aren't known.
+    /// Events of unknown devices.
     pub unknown_device: u64,
-    /// Events that are no faults, or can't be understood.
+    /// Events that are no faults or invalid.
     pub ignored: u64,
 }

@@ -1,11 +1,12 @@
 //! The process that watches devices through the library.
 //!
-//! Three threads: one calls the library and takes events, one says that the first moves, and the first of the process
-//! waits for the end of stdin, which comes when the agent is gone. What a library may hang or crash is this process.
+//! Three threads: one calls the library and receives events, one writes heartbeats while the first makes progress, and the
+//! main thread waits for the end of stdin, which means that the agent is gone. A library that hangs or crashes affects only
+//! this process.
 
-mod known;
+mod device_faults;
+mod driver_event;
 mod line;
-mod meaning;
 mod output;
 mod schedule;
 mod watcher;
@@ -19,38 +20,38 @@ use std::time::{Duration, Instant};
 
 pub use self::line::{Counts, Line, Mode, State};
 use self::output::Output;
-use self::schedule::Paces;
-use self::watcher::Watcher;
+use self::schedule::Intervals;
+use self::watcher::DeviceWatcher;
 use crate::ffi::exit_at_once;
 use crate::library::{Dcmi, Library, Listed};
 use crate::queue::Events;
 
-/// The thread that calls the library says at least so often that it moves.
-const MOVES: Duration = Duration::from_millis(500);
+/// The longest wait of the library thread without a record of progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How patient it is.
+/// The intervals and timeouts of the watching process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// Between two tries to start the API.
+    /// Between two attempts to initialize the API.
     pub init_interval: Duration,
-    /// The process ends if the API hasn't started after so long.
-    pub init_patience: Duration,
-    /// Between two tries to subscribe.
+    /// After which the process exits if the API isn't initialized.
+    pub init_timeout: Duration,
+    /// Between two attempts to subscribe.
     pub subscribe_interval: Duration,
-    /// How often devices are asked that tell no events, or that have faults.
+    /// Between two polls of a device without events or with faults.
     pub poll: Duration,
-    /// How often all others are asked.
+    /// Between two polls of any other device.
     pub repoll: Duration,
-    /// How often it says that it moves.
+    /// Between two heartbeats.
     pub alive: Duration,
 }
 
-/// As MindCluster's device plugin, `ascend-common/devmanager/devmanager_common.go` for the start.
+/// The values of MindCluster's device plugin; see `ascend-common/devmanager/devmanager_common.go` for initialization.
 impl Default for Timing {
     fn default() -> Self {
         Self {
             init_interval: Duration::from_secs(10),
-            init_patience: Duration::from_mins(10),
+            init_timeout: Duration::from_mins(10),
             subscribe_interval: Duration::from_secs(1),
             poll: Duration::from_secs(5),
             repoll: Duration::from_mins(5),
@@ -59,9 +60,9 @@ impl Default for Timing {
     }
 }
 
-/// Watches through the library at `path` and writes [`Line`]s to `output`, until stdin ends or it can't go on.
+/// Watches devices through the library at `path` and writes [`Line`]s to `output`, until stdin ends or watching fails.
 ///
-/// `output` should be a pipe of its own: the library may print.
+/// `output` must not be stdout or stderr, to which the library may print.
 pub fn run(path: &Path, timing: Timing, output: impl io::Write + Send + 'static) -> ! {
     let output = Arc::new(Output::new(output));
     {
@@ -69,14 +70,14 @@ pub fn run(path: &Path, timing: Timing, output: impl io::Write + Send + 'static)
         thread::spawn(move || {
             let watched = catch_unwind(AssertUnwindSafe(|| watch(&path, &timing, &output)));
             let why = watched.unwrap_or_else(|_| "it panicked; please report this".to_owned());
-            output.tell(&Line::Ended(why));
+            output.write_line(&Line::Ended(why));
             exit_at_once(1);
         });
     }
     thread::spawn(move || {
         loop {
             sleep(timing.alive);
-            output.alive();
+            output.write_heartbeat();
         }
     });
     let mut ignored = [0; 512];
@@ -89,26 +90,31 @@ pub fn run(path: &Path, timing: Timing, output: impl io::Write + Send + 'static)
     }
 }
 
-/// Watches, and says why it ended.
+/// Watches and returns why it ended.
 fn watch(path: &Path, timing: &Timing, output: &Output) -> String {
     let library = match Library::open(path) {
         Ok(library) => library,
         Err(error) => return error.to_string(),
     };
-    let Some(events) = Events::take() else { return "this process watches already".to_owned() };
-    let (dcmi, listed) = match begin(&library, timing, output) {
-        Ok(begun) => begun,
+    let Some(events) = Events::take() else { return "this process is watching already".to_owned() };
+    let (dcmi, listed) = match initialize(&library, timing, output) {
+        Ok(initialized) => initialized,
         Err(problem) => return problem,
     };
-    let paces = Paces { subscribe: timing.subscribe_interval, poll: timing.poll, repoll: timing.repoll };
-    Watcher::new(dcmi, &library, listed, events, paces, output).run()
+    let intervals =
+        Intervals { subscribe: timing.subscribe_interval, poll: timing.poll, repoll: timing.repoll };
+    DeviceWatcher::new(dcmi, &library, listed, events, intervals, output).run()
 }
 
-/// Starts the API and lists the devices, as often as it takes.
-fn begin<'l>(library: &'l Library, timing: &Timing, output: &Output) -> Result<(Dcmi<'l>, Listed), String> {
-    let begun = Instant::now();
+/// Initializes the API and lists the devices, with retries until the timeout.
+fn initialize<'l>(
+    library: &'l Library,
+    timing: &Timing,
+    output: &Output,
+) -> Result<(Dcmi<'l>, Listed), String> {
+    let start = Instant::now();
     loop {
-        output.moved();
+        output.record_progress();
         let problem = match library.init() {
             Err(error) => error.to_string(),
             Ok(dcmi) => match dcmi.devices() {
@@ -118,14 +124,14 @@ fn begin<'l>(library: &'l Library, timing: &Timing, output: &Output) -> Result<(
                 Err(error) => format!("the driver lists no NPU: {error}"),
             },
         };
-        output.tell(&Line::Trouble(problem.clone()));
-        let again = Instant::now() + timing.init_interval;
-        if again.duration_since(begun) > timing.init_patience {
+        output.write_line(&Line::Trouble(problem.clone()));
+        let next = Instant::now() + timing.init_interval;
+        if next.duration_since(start) > timing.init_timeout {
             return Err(problem);
         }
-        while let Some(left) = again.checked_duration_since(Instant::now()) {
-            output.moved();
-            sleep(left.min(MOVES));
+        while let Some(left) = next.checked_duration_since(Instant::now()) {
+            output.record_progress();
+            sleep(left.min(PROGRESS_INTERVAL));
         }
     }
 }

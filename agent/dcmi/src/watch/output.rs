@@ -1,4 +1,4 @@
-//! Where lines go.
+//! Writes lines to the agent.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use super::line::{Counts, Line};
 use crate::ffi::exit_at_once;
 
-/// Whole lines, one after the other. Whoever doesn't read them lets the writer wait.
+/// Writes whole lines; blocks while the agent doesn't read them.
 pub(super) struct Output {
     to: Mutex<BufWriter<Box<dyn Write + Send>>>,
-    moves: AtomicU64,
-    told: AtomicU64,
+    progress: AtomicU64,
+    reported_progress: AtomicU64,
     counts: Mutex<Counts>,
 }
 
@@ -19,31 +19,31 @@ impl Output {
     pub(super) fn new(to: impl Write + Send + 'static) -> Self {
         Self {
             to: Mutex::new(BufWriter::new(Box::new(to))),
-            moves: AtomicU64::new(0),
-            told: AtomicU64::new(0),
+            progress: AtomicU64::new(0),
+            reported_progress: AtomicU64::new(0),
             counts: Mutex::default(),
         }
     }
 
-    /// Writes a line now.
-    pub(super) fn tell(&self, line: &Line) {
+    /// Writes and flushes a line.
+    pub(super) fn write_line(&self, line: &Line) {
         self.write(|to| {
-            put(to, line)?;
+            serialize(to, line)?;
             to.flush()
         });
     }
 
-    /// Writes a line by the next [`Output::flush`].
-    pub(super) fn put(&self, line: &Line) {
-        self.write(|to| put(to, line));
+    /// Buffers a line until the next [`Output::flush`].
+    pub(super) fn buffer_line(&self, line: &Line) {
+        self.write(|to| serialize(to, line));
     }
 
-    /// Writes what was put.
+    /// Writes the buffered lines.
     pub(super) fn flush(&self) {
         self.write(Write::flush);
     }
 
-    /// Without a reader there is nothing to watch for.
+    /// Ends the process if the agent is gone.
     fn write(&self, write: impl FnOnce(&mut BufWriter<Box<dyn Write + Send>>) -> io::Result<()>) {
         let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
         if write(&mut to).is_err() {
@@ -51,27 +51,27 @@ impl Output {
         }
     }
 
-    /// The thread that calls the library moves.
-    pub(super) fn moved(&self) {
-        self.moves.fetch_add(1, Relaxed);
+    /// Records that the library thread makes progress.
+    pub(super) fn record_progress(&self) {
+        self.progress.fetch_add(1, Relaxed);
     }
 
-    /// Counts something.
-    pub(super) fn count(&self, what: impl FnOnce(&mut Counts)) {
-        what(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Updates the counters.
+    pub(super) fn count(&self, update: impl FnOnce(&mut Counts)) {
+        update(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Tells that the thread has moved, if it has since this was called last.
-    pub(super) fn alive(&self) {
-        let moves = self.moves.load(Relaxed);
-        if self.told.swap(moves, Relaxed) != moves {
+    /// Writes a heartbeat if the library thread has made progress since the last call.
+    pub(super) fn write_heartbeat(&self) {
+        let progress = self.progress.load(Relaxed);
+        if self.reported_progress.swap(progress, Relaxed) != progress {
             let counts = *self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            self.tell(&Line::Alive(counts));
+            self.write_line(&Line::Alive(counts));
         }
     }
 }
 
-fn put(to: &mut impl Write, line: &Line) -> io::Result<()> {
+fn serialize(to: &mut impl Write, line: &Line) -> io::Result<()> {
     serde_json::to_writer(&mut *to, line)?;
     to.write_all(b"\n")
 }

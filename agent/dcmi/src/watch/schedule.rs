@@ -1,36 +1,35 @@
-//! What to ask the library next. Times are counted from any moment, and come in as arguments.
+//! Decides what to request from the library next. Times are durations since any fixed moment.
 
 use std::time::Duration;
 
-/// A device that has to be asked is asked again no sooner than so long after it was.
-const BREATH: Duration = Duration::from_secs(1);
+/// The shortest interval between two polls of a device.
+const MIN_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Devices are listed again for an event of one that isn't known no sooner than so long after they were.
-const BETWEEN_LISTS: Duration = Duration::from_mins(1);
+/// The shortest interval between two lists of the devices that unknown devices cause.
+const MIN_LIST_INTERVAL: Duration = Duration::from_mins(1);
 
-/// MindCluster's device plugin tries three times.
-const TRIES: u32 = 3;
+/// As many attempts to subscribe as MindCluster's device plugin makes.
+const MAX_ATTEMPTS: u32 = 3;
 
-/// How often to ask.
+/// The intervals of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Paces {
-    /// Between tries to subscribe.
+pub(crate) struct Intervals {
+    /// Between attempts to subscribe.
     pub(crate) subscribe: Duration,
-    /// Devices without events, and devices that are ill.
+    /// Polls of devices without events and of unhealthy devices.
     pub(crate) poll: Duration,
-    /// All others.
+    /// Polls of all other devices, and lists of devices.
     pub(crate) repoll: Duration,
 }
 
-/// What to do.
+/// The next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum Action {
     Subscribe,
-    /// Ask the device with this index.
+    /// Poll the device with this index.
     Poll(usize),
-    /// List the devices.
-    List,
-    /// Nothing until then.
+    ListDevices,
+    /// Wait until then.
     Wait(Duration),
 }
 
@@ -44,55 +43,55 @@ enum Subscription {
 #[derive(Debug, Clone, Copy)]
 struct Due {
     at: Duration,
-    asked: Option<Duration>,
+    last: Option<Duration>,
 }
 
-/// When to ask what.
+/// The schedule of requests.
 #[derive(Debug)]
 pub(crate) struct Schedule {
-    paces: Paces,
+    intervals: Intervals,
     subscription: Subscription,
     devices: Vec<Due>,
     list: Due,
 }
 
 impl Schedule {
-    /// Asks everything at once.
-    pub(crate) fn new(paces: Paces, devices: usize, now: Duration) -> Self {
+    /// A schedule on which everything is due.
+    pub(crate) fn new(intervals: Intervals, devices: usize, now: Duration) -> Self {
         let mut schedule = Self {
-            paces,
-            subscription: Subscription::Trying { left: TRIES, at: now },
+            intervals,
+            subscription: Subscription::Trying { left: MAX_ATTEMPTS, at: now },
             devices: Vec::new(),
-            list: Due { at: now + paces.repoll, asked: Some(now) },
+            list: Due { at: now + intervals.repoll, last: Some(now) },
         };
         schedule.listed(devices, now);
         schedule
     }
 
-    pub(crate) fn next(&self, now: Duration) -> Step {
+    pub(crate) fn next(&self, now: Duration) -> Action {
         if let Subscription::Trying { at, .. } = self.subscription
             && at <= now
         {
-            return Step::Subscribe;
+            return Action::Subscribe;
         }
         let soonest = self.devices.iter().enumerate().min_by_key(|(_, due)| due.at);
         let mut wait = self.list.at;
         if let Some((index, due)) = soonest {
             if due.at <= now {
-                return Step::Poll(index);
+                return Action::Poll(index);
             }
             wait = wait.min(due.at);
         }
         if self.list.at <= now {
-            return Step::List;
+            return Action::ListDevices;
         }
         if let Subscription::Trying { at, .. } = self.subscription {
             wait = wait.min(at);
         }
-        Step::Wait(wait)
+        Action::Wait(wait)
     }
 
-    /// Events come from now on; what came before has to be asked for.
+    /// The subscription succeeded; faults from before have to be polled.
     pub(crate) fn subscribed(&mut self, now: Duration) {
         self.subscription = Subscription::Active;
         for due in &mut self.devices {
@@ -100,72 +99,72 @@ impl Schedule {
         }
     }
 
-    /// It couldn't be subscribed; whether that is for good, by what was said or by the number of tries.
-    pub(crate) fn refused(&mut self, in_vain: bool, now: Duration) -> bool {
+    /// An attempt to subscribe failed. Returns whether it was the last, as the error is final or the attempts are used up.
+    pub(crate) fn subscription_failed(&mut self, is_final: bool, now: Duration) -> bool {
         let Subscription::Trying { left, .. } = self.subscription else { return true };
-        let over = in_vain || left <= 1;
-        self.subscription = if over {
+        let is_last = is_final || left <= 1;
+        self.subscription = if is_last {
             Subscription::Refused
         } else {
-            Subscription::Trying { left: left - 1, at: now + self.paces.subscribe }
+            Subscription::Trying { left: left - 1, at: now + self.intervals.subscribe }
         };
-        if over {
+        if is_last {
             for due in &mut self.devices {
-                due.at = due.at.min(due.asked.unwrap_or(now) + self.paces.poll);
+                due.at = due.at.min(due.last.unwrap_or(now) + self.intervals.poll);
             }
         }
-        over
+        is_last
     }
 
-    /// Whether the driver tells events.
+    /// Whether the driver sends events.
     pub(crate) fn is_subscribed(&self) -> bool {
         self.subscription == Subscription::Active
     }
 
-    /// A device was asked, and is well or not.
-    pub(crate) fn polled(&mut self, index: usize, well: bool, now: Duration) {
-        let pace = if well && self.subscription != Subscription::Refused {
-            self.paces.repoll
+    /// A device was polled.
+    pub(crate) fn polled(&mut self, index: usize, is_healthy: bool, now: Duration) {
+        let interval = if is_healthy && self.subscription != Subscription::Refused {
+            self.intervals.repoll
         } else {
-            self.paces.poll
+            self.intervals.poll
         };
         if let Some(due) = self.devices.get_mut(index) {
-            *due = Due { at: now + pace, asked: Some(now) };
+            *due = Due { at: now + interval, last: Some(now) };
         }
     }
 
-    /// A device has a fault: from now on it is asked as often as one that is ill.
-    pub(crate) fn is_ill(&mut self, index: usize, now: Duration) {
-        let soon = now + self.paces.poll;
+    /// An event reported a fault of a device, which is polled more often then.
+    pub(crate) fn mark_unhealthy(&mut self, index: usize, now: Duration) {
+        let soon = now + self.intervals.poll;
         if let Some(due) = self.devices.get_mut(index) {
             due.at = due.at.min(soon);
         }
     }
 
-    /// A device has to be asked.
-    pub(crate) fn ask(&mut self, index: usize, now: Duration) {
+    /// Requests a poll of a device.
+    pub(crate) fn request_poll(&mut self, index: usize, now: Duration) {
         if let Some(due) = self.devices.get_mut(index) {
-            due.at = due.at.min(due.asked.map_or(now, |asked| now.max(asked + BREATH)));
+            due.at = due.at.min(due.last.map_or(now, |last| now.max(last + MIN_POLL_INTERVAL)));
         }
     }
 
-    /// All have to be asked.
-    pub(crate) fn ask_all(&mut self, now: Duration) {
+    /// Requests polls of all devices.
+    pub(crate) fn request_all_polls(&mut self, now: Duration) {
         for index in 0..self.devices.len() {
-            self.ask(index, now);
+            self.request_poll(index, now);
         }
     }
 
-    /// There may be others.
-    pub(crate) fn ask_for_list(&mut self, now: Duration) {
-        let soonest = self.list.asked.map_or(now, |asked| now.max(asked + BETWEEN_LISTS));
+    /// Requests a list of the devices.
+    pub(crate) fn request_list(&mut self, now: Duration) {
+        let soonest = self.list.last.map_or(now, |last| now.max(last + MIN_LIST_INTERVAL));
         self.list.at = self.list.at.min(soonest);
     }
 
-    /// There are so many devices; none goes.
+    /// The devices were listed. Their number never decreases.
     pub(crate) fn listed(&mut self, devices: usize, now: Duration) {
-        self.devices.resize(devices.max(self.devices.len()), Due { at: now, asked: None });
-        self.list = Due { at: now + self.paces.repoll, asked: Some(now) };
+        self.devices.resize(devices.max(self.devices.len()), Due { at: now, last: None });
+        self.list = Due { at: now + self.intervals.repoll, last: Some(now) };
     }
 }
 
@@ -173,7 +172,7 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    const PACES: Paces = Paces {
+    const INTERVALS: Intervals = Intervals {
         subscribe: Duration::from_secs(1),
         poll: Duration::from_secs(5),
         repoll: Duration::from_mins(5),
@@ -183,100 +182,100 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// Does what is due at `now` and gives it.
-    fn due(schedule: &mut Schedule, now: Duration, well: bool) -> Vec<Step> {
-        let mut steps = Vec::new();
+    /// Performs and returns what is due at `now`.
+    fn due(schedule: &mut Schedule, now: Duration, is_healthy: bool) -> Vec<Action> {
+        let mut actions = Vec::new();
         loop {
-            let step = schedule.next(now);
-            match step {
-                Step::Wait(until) => {
+            let action = schedule.next(now);
+            match action {
+                Action::Wait(until) => {
                     assert!(until > now);
-                    return steps;
+                    return actions;
                 }
-                Step::Poll(index) => schedule.polled(index, well, now),
-                Step::List => schedule.listed(0, now),
-                Step::Subscribe => {
-                    schedule.refused(false, now);
+                Action::Poll(index) => schedule.polled(index, is_healthy, now),
+                Action::ListDevices => schedule.listed(0, now),
+                Action::Subscribe => {
+                    schedule.subscription_failed(false, now);
                 }
             }
-            steps.push(step);
+            actions.push(action);
         }
     }
 
     #[test]
-    fn subscribes_three_times_a_second_apart_and_polls_then() {
-        let mut schedule = Schedule::new(PACES, 2, s(0));
-        assert_eq!(due(&mut schedule, s(0), true), [Step::Subscribe, Step::Poll(0), Step::Poll(1)]);
-        assert_eq!(schedule.next(s(0)), Step::Wait(s(1)));
-        assert_eq!(due(&mut schedule, s(1), true), [Step::Subscribe]);
-        assert_eq!(due(&mut schedule, s(2), true), [Step::Subscribe]);
-        assert_eq!(schedule.next(s(2)), Step::Wait(s(5)));
+    fn polls_after_three_attempts_to_subscribe() {
+        let mut schedule = Schedule::new(INTERVALS, 2, s(0));
+        assert_eq!(due(&mut schedule, s(0), true), [Action::Subscribe, Action::Poll(0), Action::Poll(1)]);
+        assert_eq!(schedule.next(s(0)), Action::Wait(s(1)));
+        assert_eq!(due(&mut schedule, s(1), true), [Action::Subscribe]);
+        assert_eq!(due(&mut schedule, s(2), true), [Action::Subscribe]);
+        assert_eq!(schedule.next(s(2)), Action::Wait(s(5)));
         for round in 1..10 {
-            assert_eq!(due(&mut schedule, s(5 * round), true), [Step::Poll(0), Step::Poll(1)], "{round}");
+            assert_eq!(due(&mut schedule, s(5 * round), true), [Action::Poll(0), Action::Poll(1)], "{round}");
         }
     }
 
     #[test]
-    fn what_is_refused_for_good_is_not_tried_again() {
-        let mut schedule = Schedule::new(PACES, 1, s(0));
-        assert!(schedule.refused(true, s(0)));
-        assert_eq!(due(&mut schedule, s(0), true), [Step::Poll(0)]);
-        assert_eq!(schedule.next(s(0)), Step::Wait(s(5)));
+    fn final_error_ends_the_attempts_to_subscribe() {
+        let mut schedule = Schedule::new(INTERVALS, 1, s(0));
+        assert!(schedule.subscription_failed(true, s(0)));
+        assert_eq!(due(&mut schedule, s(0), true), [Action::Poll(0)]);
+        assert_eq!(schedule.next(s(0)), Action::Wait(s(5)));
     }
 
     #[test]
-    fn everything_is_asked_after_the_subscription_and_then_seldom() {
-        let mut schedule = Schedule::new(PACES, 2, s(0));
+    fn polls_everything_after_subscribing_and_rarely_from_then_on() {
+        let mut schedule = Schedule::new(INTERVALS, 2, s(0));
         schedule.polled(0, true, s(0));
         schedule.subscribed(s(1));
         assert!(schedule.is_subscribed());
-        assert_eq!(due(&mut schedule, s(1), true), [Step::Poll(0), Step::Poll(1)]);
-        assert_eq!(schedule.next(s(1)), Step::Wait(s(300)));
-        assert_eq!(due(&mut schedule, s(301), true), [Step::Poll(0), Step::Poll(1), Step::List]);
+        assert_eq!(due(&mut schedule, s(1), true), [Action::Poll(0), Action::Poll(1)]);
+        assert_eq!(schedule.next(s(1)), Action::Wait(s(300)));
+        assert_eq!(due(&mut schedule, s(301), true), [Action::Poll(0), Action::Poll(1), Action::ListDevices]);
     }
 
     #[test]
-    fn an_ill_device_is_asked_often_until_it_is_well() {
-        let mut schedule = Schedule::new(PACES, 1, s(0));
+    fn polls_unhealthy_devices_often() {
+        let mut schedule = Schedule::new(INTERVALS, 1, s(0));
         schedule.subscribed(s(0));
-        assert_eq!(due(&mut schedule, s(0), false), [Step::Poll(0)]);
-        assert_eq!(due(&mut schedule, s(5), false), [Step::Poll(0)]);
-        assert_eq!(due(&mut schedule, s(10), true), [Step::Poll(0)]);
+        assert_eq!(due(&mut schedule, s(0), false), [Action::Poll(0)]);
+        assert_eq!(due(&mut schedule, s(5), false), [Action::Poll(0)]);
+        assert_eq!(due(&mut schedule, s(10), true), [Action::Poll(0)]);
         assert_eq!(due(&mut schedule, s(15), true), []);
     }
 
     #[test]
-    fn what_comes_and_goes_puts_no_question_off() {
-        let mut schedule = Schedule::new(PACES, 1, s(0));
+    fn repeated_faults_do_not_postpone_a_poll() {
+        let mut schedule = Schedule::new(INTERVALS, 1, s(0));
         schedule.subscribed(s(0));
-        assert_eq!(due(&mut schedule, s(0), true), [Step::Poll(0)]);
+        assert_eq!(due(&mut schedule, s(0), true), [Action::Poll(0)]);
         for second in 1..6 {
-            schedule.is_ill(0, s(second));
+            schedule.mark_unhealthy(0, s(second));
         }
-        assert_eq!(due(&mut schedule, s(6), true), [Step::Poll(0)]);
+        assert_eq!(due(&mut schedule, s(6), true), [Action::Poll(0)]);
     }
 
     #[test]
-    fn a_flood_does_not_make_a_flood_of_questions() {
-        let mut schedule = Schedule::new(PACES, 1, s(0));
+    fn event_flood_causes_no_poll_flood() {
+        let mut schedule = Schedule::new(INTERVALS, 1, s(0));
         schedule.subscribed(s(0));
         let mut polls = 0;
         for millisecond in 0..10_000 {
             let now = Duration::from_millis(millisecond);
-            schedule.ask_all(now);
-            schedule.ask_for_list(now);
+            schedule.request_all_polls(now);
+            schedule.request_list(now);
             polls += due(&mut schedule, now, true).len();
         }
         assert_eq!(polls, 10);
-        assert_eq!(due(&mut schedule, s(60), true), [Step::Poll(0), Step::List]);
+        assert_eq!(due(&mut schedule, s(60), true), [Action::Poll(0), Action::ListDevices]);
     }
 
     #[test]
-    fn a_new_device_is_asked_at_once() {
-        let mut schedule = Schedule::new(PACES, 0, s(0));
+    fn polls_new_devices_at_once() {
+        let mut schedule = Schedule::new(INTERVALS, 0, s(0));
         schedule.subscribed(s(0));
-        assert_eq!(schedule.next(s(1)), Step::Wait(s(300)));
+        assert_eq!(schedule.next(s(1)), Action::Wait(s(300)));
         schedule.listed(1, s(1));
-        assert_eq!(schedule.next(s(1)), Step::Poll(0));
+        assert_eq!(schedule.next(s(1)), Action::Poll(0));
     }
 }

@@ -1,43 +1,43 @@
-//! The thread that calls the library and takes events.
+//! The thread that calls the library and receives events.
 
 use std::time::{Duration, Instant};
 
 use swansong_fault_model::{FaultEvent, SourceUpdate, Subject};
 
-use super::MOVES;
-use super::known::{Answer, Known, Told};
+use super::PROGRESS_INTERVAL;
+use super::device_faults::{DeviceFaults, PollResponse, PollResult};
+use super::driver_event::{DriverEvent, Fault};
 use super::line::{Line, Mode, State};
-use super::meaning::{Fault, Meaning};
 use super::output::Output;
-use super::schedule::{Paces, Schedule, Step};
+use super::schedule::{Action, Intervals, Schedule};
 use crate::library::{Dcmi, Device, Library, Listed, SubscribeError};
 use crate::queue::{Events, Received, now as clock};
 
-/// How many events are taken before devices get their turn: a flood mustn't hold back what it may have lost.
-const TURN: usize = 1024;
+/// The limit of events that are handled between two polls, so a flood doesn't delay the polls for events that it lost.
+const MAX_EVENTS: usize = 1024;
 
-pub(super) struct Watcher<'w> {
+pub(super) struct DeviceWatcher<'w> {
     dcmi: Dcmi<'w>,
     events: Events,
     schedule: Schedule,
     /// In the order of `state.devices`.
-    known: Vec<Known>,
+    faults: Vec<DeviceFaults>,
     state: State,
     output: &'w Output,
-    begun: Instant,
+    start: Instant,
 }
 
-impl<'w> Watcher<'w> {
+impl<'w> DeviceWatcher<'w> {
     pub(super) fn new(
         dcmi: Dcmi<'w>,
         library: &Library,
         Listed { devices, unnamed }: Listed,
         events: Events,
-        paces: Paces,
+        intervals: Intervals,
         output: &'w Output,
     ) -> Self {
-        let known = devices.iter().map(|_| Known::default()).collect();
-        let schedule = Schedule::new(paces, devices.len(), Duration::ZERO);
+        let faults = devices.iter().map(|_| DeviceFaults::default()).collect();
+        let schedule = Schedule::new(intervals, devices.len(), Duration::ZERO);
         let state = State {
             library: library.path().display().to_string(),
             api: dcmi.api(),
@@ -47,34 +47,34 @@ impl<'w> Watcher<'w> {
             unnamed,
             mode: Mode::Subscribing,
         };
-        Self { dcmi, events, schedule, known, state, output, begun: Instant::now() }
+        Self { dcmi, events, schedule, faults, state, output, start: Instant::now() }
     }
 
     fn now(&self) -> Duration {
-        self.begun.elapsed()
+        self.start.elapsed()
     }
 
-    /// Watches; why it can't any more.
+    /// Watches until it fails, and returns why.
     pub(super) fn run(mut self) -> String {
-        self.tell_state();
+        self.write_state();
         loop {
-            self.output.moved();
-            // Before a device is asked, so that what it says is never older than the last event told before.
-            let drained = self.take_waiting();
+            self.output.record_progress();
+            // Before a poll, so its snapshot is never older than the last event that was written before it.
+            let drained = self.handle_queued_events();
             self.output.flush();
-            self.see_to_losses();
-            // What told a fault may still be waiting.
-            if drained && let Some(why) = self.silence() {
+            self.handle_lost_events();
+            // The event of a fault may still be queued.
+            if drained && let Some(why) = self.silent_subscription() {
                 return why;
             }
             match self.schedule.next(self.now()) {
-                Step::Subscribe => self.subscribe(),
-                Step::Poll(index) => self.poll(index),
-                Step::List => self.list(),
-                Step::Wait(until) => {
-                    let patience = until.saturating_sub(self.now()).min(MOVES);
-                    if let Some(received) = self.events.next(patience) {
-                        self.take(&received);
+                Action::Subscribe => self.subscribe(),
+                Action::Poll(index) => self.poll(index),
+                Action::ListDevices => self.list_devices(),
+                Action::Wait(until) => {
+                    let timeout = until.saturating_sub(self.now()).min(PROGRESS_INTERVAL);
+                    if let Some(received) = self.events.next(timeout) {
+                        self.handle_event(&received);
                         self.output.flush();
                     }
                 }
@@ -82,53 +82,53 @@ impl<'w> Watcher<'w> {
         }
     }
 
-    /// Takes what waits; whether that was all.
-    fn take_waiting(&mut self) -> bool {
-        for _ in 0..TURN {
-            let Some(received) = self.events.waiting() else { return true };
-            self.take(&received);
+    /// Handles queued events. Returns whether the queue is empty.
+    fn handle_queued_events(&mut self) -> bool {
+        for _ in 0..MAX_EVENTS {
+            let Some(received) = self.events.try_next() else { return true };
+            self.handle_event(&received);
         }
         false
     }
 
-    fn take(&mut self, Received { event, at }: &Received) {
+    fn handle_event(&mut self, Received { event, at }: &Received) {
         self.output.count(|counts| counts.events += 1);
-        match Meaning::of(event) {
-            Meaning::Nothing => self.output.count(|counts| counts.ignored += 1),
-            Meaning::Ask { logic, understood } => {
-                if !understood {
+        match DriverEvent::parse(event) {
+            DriverEvent::Ignored => self.output.count(|counts| counts.ignored += 1),
+            DriverEvent::Poll { logic, is_valid } => {
+                if !is_valid {
                     self.output.count(|counts| counts.ignored += 1);
                 }
-                if let Some(index) = self.find(logic) {
-                    self.known[index].may_have_missed();
-                    self.schedule.ask(index, self.now());
+                if let Some(index) = self.find_device(logic) {
+                    self.faults[index].mark_incomplete();
+                    self.schedule.request_poll(index, self.now());
                 }
             }
-            Meaning::Fault(fault) => {
-                if let Some(index) = self.find(fault.logic) {
-                    self.happened(index, fault, *at);
+            DriverEvent::Fault(fault) => {
+                if let Some(index) = self.find_device(fault.logic) {
+                    self.handle_fault(index, fault, *at);
                 }
             }
         }
     }
 
-    /// The device that events call so. One that isn't known may be new.
-    fn find(&mut self, logic: u32) -> Option<usize> {
+    /// The index of the device with this logic id. An unknown one may be new, so devices are listed.
+    fn find_device(&mut self, logic: u32) -> Option<usize> {
         let found = self.state.devices.iter().position(|device| device.logic == logic);
         if found.is_none() {
             self.output.count(|counts| counts.unknown_device += 1);
-            self.schedule.ask_for_list(self.now());
+            self.schedule.request_list(self.now());
         }
         found
     }
 
-    fn happened(&mut self, index: usize, fault: Fault, at: u64) {
-        self.known[index].event(&fault);
-        if !self.known[index].is_well() {
-            self.schedule.is_ill(index, self.now());
+    fn handle_fault(&mut self, index: usize, fault: Fault, at: u64) {
+        self.faults[index].apply_event(&fault);
+        if !self.faults[index].is_healthy() {
+            self.schedule.mark_unhealthy(index, self.now());
         }
         let Fault { code, severity, assertion, name, .. } = fault;
-        self.see(SourceUpdate::Event(FaultEvent {
+        self.buffer_update(SourceUpdate::Event(FaultEvent {
             subject: self.subject(index),
             code,
             severity,
@@ -138,24 +138,24 @@ impl<'w> Watcher<'w> {
         }));
     }
 
-    /// Whatever was lost, the devices know what stands.
-    fn see_to_losses(&mut self) {
+    /// Polls all devices if events were lost.
+    fn handle_lost_events(&mut self) {
         let lost = self.events.lost();
         if lost > 0 {
             self.output.count(|counts| counts.lost += lost);
-            self.known.iter_mut().for_each(Known::may_have_missed);
-            self.schedule.ask_all(self.now());
+            self.faults.iter_mut().for_each(DeviceFaults::mark_incomplete);
+            self.schedule.request_all_polls(self.now());
         }
     }
 
-    /// Faults that are there and that nothing told. Only another process can subscribe again.
-    fn silence(&self) -> Option<String> {
+    /// Why the subscription is considered silent. Only another process can subscribe again.
+    fn silent_subscription(&self) -> Option<String> {
         let now = self.now();
-        let mut devices = self.state.devices.iter().zip(&self.known);
-        devices.find_map(|(device, known)| {
-            let code = known.untold(now)?;
+        let mut devices = self.state.devices.iter().zip(&self.faults);
+        devices.find_map(|(device, faults)| {
+            let code = faults.overdue_event(now)?;
             Some(format!(
-                "the driver tells no events any more: {code} stands at npu{} and none told it",
+                "the driver no longer sends events: there was none for {code} at npu{}",
                 device.physical
             ))
         })
@@ -167,16 +167,16 @@ impl<'w> Watcher<'w> {
             Ok(()) => {
                 self.schedule.subscribed(now);
                 self.state.mode = Mode::Subscribed;
-                self.tell_state();
+                self.write_state();
             }
             Err(error) => {
-                let in_vain = match error {
+                let is_final = match error {
                     SubscribeError::Call(call) => call.is_final(),
                     SubscribeError::Already => true,
                 };
-                if self.schedule.refused(in_vain, now) {
+                if self.schedule.subscription_failed(is_final, now) {
                     self.state.mode = Mode::Polling(error.to_string());
-                    self.tell_state();
+                    self.write_state();
                 }
             }
         }
@@ -184,21 +184,21 @@ impl<'w> Watcher<'w> {
 
     fn poll(&mut self, index: usize) {
         let Device { address, .. } = self.state.devices[index];
-        let ask = || -> Answer { Ok((self.dcmi.health(address)?, self.dcmi.error_codes(address)?)) };
-        let (at, answer) = (clock(), ask());
+        let poll = || -> PollResponse { Ok((self.dcmi.health(address)?, self.dcmi.error_codes(address)?)) };
+        let (at, response) = (clock(), poll());
         let now = self.now();
-        let told = self.known[index].answered(answer, self.schedule.is_subscribed(), now);
-        let well = matches!(&told, Told::All(standing) if standing.is_empty());
-        self.schedule.polled(index, well, now);
+        let result = self.faults[index].apply_poll(response, self.schedule.is_subscribed(), now);
+        let is_healthy = matches!(&result, PollResult::Snapshot(faults) if faults.is_empty());
+        self.schedule.polled(index, is_healthy, now);
         let subject = self.subject(index);
-        self.see(match told {
-            Told::All(standing) => SourceUpdate::Snapshot { subject, faults: standing, at },
-            Told::Blind(why) => SourceUpdate::Unavailable { subject, reason: why },
+        self.buffer_update(match result {
+            PollResult::Snapshot(faults) => SourceUpdate::Snapshot { subject, faults, at },
+            PollResult::Unavailable(reason) => SourceUpdate::Unavailable { subject, reason },
         });
     }
 
-    /// New devices are added. None is taken away: one that isn't listed any more is asked and says why.
-    fn list(&mut self) {
+    /// Adds new devices. None is removed: a poll of a device that is no longer listed reports why.
+    fn list_devices(&mut self) {
         let listed = self.dcmi.devices().unwrap_or_default();
         let known = &self.state.devices;
         let is_new = |device: &Device| {
@@ -207,9 +207,9 @@ impl<'w> Watcher<'w> {
         let new: Vec<Device> = listed.devices.into_iter().filter(is_new).collect();
         if !new.is_empty() {
             self.state.devices.extend(new);
-            self.known.resize_with(self.state.devices.len(), Known::default);
+            self.faults.resize_with(self.state.devices.len(), DeviceFaults::default);
             self.state.unnamed = listed.unnamed;
-            self.tell_state();
+            self.write_state();
         }
         self.schedule.listed(self.state.devices.len(), self.now());
     }
@@ -218,11 +218,11 @@ impl<'w> Watcher<'w> {
         Subject::Npu(self.state.devices[index].physical)
     }
 
-    fn see(&self, seen: SourceUpdate) {
-        self.output.put(&Line::Update(seen));
+    fn buffer_update(&self, update: SourceUpdate) {
+        self.output.buffer_line(&Line::Update(update));
     }
 
-    fn tell_state(&self) {
-        self.output.tell(&Line::State(self.state.clone()));
+    fn write_state(&self) {
+        self.output.write_line(&Line::State(self.state.clone()));
     }
 }

@@ -1,4 +1,4 @@
-//! What a record of the driver means.
+//! Interprets the driver's events.
 
 use swansong_fault_model::{Assertion, Code, Severity};
 
@@ -8,23 +8,23 @@ use crate::text::one_line;
 /// `DMS_FAULT_EVENT` of `enum dcmi_event_type`.
 const FAULT: u32 = 0;
 
-/// A device has been reset: MindCluster asks it for its faults then and handles this no further
+/// A device was reset: MindCluster polls its faults then and does nothing else
 /// (`DoSaveDevFaultInfo` in `ascend-device-plugin/pkg/common/fault_code.go`).
 const RESET_FINISHED: u32 = 0x8C2F_A009;
 
-/// What a record means.
+/// An interpreted event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Meaning {
-    /// Nothing: no fault, or the event id 0 that MindCluster passes over.
-    Nothing,
-    /// The device has to be asked: it was reset, or what is said of it can't be understood.
-    Ask {
+pub(crate) enum DriverEvent {
+    /// Not a fault, or the event id 0, which MindCluster ignores too.
+    Ignored,
+    /// The device has to be polled: it was reset, or the event can't be interpreted.
+    Poll {
         /// The device's logic id.
         logic: u32,
-        /// Whether it was understood.
-        understood: bool,
+        /// Whether the event was interpreted.
+        is_valid: bool,
     },
-    /// A fault came, went or happened.
+    /// A fault began, ended or is a notice.
     Fault(Fault),
 }
 
@@ -38,18 +38,18 @@ pub(crate) struct Fault {
     pub(crate) name: Option<String>,
 }
 
-impl Meaning {
-    pub(crate) fn of(event: &Event) -> Self {
+impl DriverEvent {
+    pub(crate) fn parse(event: &Event) -> Self {
         let record = &event.dms_event;
         if event.kind != FAULT || record.event_id == 0 {
-            return Self::Nothing;
+            return Self::Ignored;
         }
         let logic = record.deviceid.into();
         if record.event_id == RESET_FINISHED {
-            return Self::Ask { logic, understood: true };
+            return Self::Poll { logic, is_valid: true };
         }
         let Some(assertion) = Assertion::from_repr(record.assertion) else {
-            return Self::Ask { logic, understood: false };
+            return Self::Poll { logic, is_valid: false };
         };
         Self::Fault(Fault {
             logic,
@@ -89,17 +89,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fault() {
-        for (kind, id, assertion, meaning) in [
-            (0, 0, 1, Meaning::Nothing),
-            (1, 0x80E0_1801, 1, Meaning::Nothing),
-            (u32::MAX, 0x80E0_1801, 1, Meaning::Nothing),
-            (0, 0x8C2F_A009, 2, Meaning::Ask { logic: 3, understood: true }),
-            (0, 0x80E0_1801, 3, Meaning::Ask { logic: 3, understood: false }),
+    fn events_that_are_no_faults() {
+        for (kind, id, assertion, expected) in [
+            (0, 0, 1, DriverEvent::Ignored),
+            (1, 0x80E0_1801, 1, DriverEvent::Ignored),
+            (u32::MAX, 0x80E0_1801, 1, DriverEvent::Ignored),
+            (0, 0x8C2F_A009, 2, DriverEvent::Poll { logic: 3, is_valid: true }),
+            (0, 0x80E0_1801, 3, DriverEvent::Poll { logic: 3, is_valid: false }),
         ] {
             assert_eq!(
-                Meaning::of(&event(kind, id, 0, assertion, [0; 256])),
-                meaning,
+                DriverEvent::parse(&event(kind, id, 0, assertion, [0; 256])),
+                expected,
                 "{kind} {id:X} {assertion}"
             );
         }
@@ -107,22 +107,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_record_has_a_meaning(
+        fn parses_any_record(
             kind in prop_oneof![Just(0), any::<u32>()],
             id: u32,
             severity: u8,
             assertion in prop_oneof![0..3_u8, any::<u8>()],
             name: [u8; 256],
         ) {
-            match Meaning::of(&event(kind, id, severity, assertion, name)) {
-                Meaning::Fault(fault) => {
+            match DriverEvent::parse(&event(kind, id, severity, assertion, name)) {
+                DriverEvent::Fault(fault) => {
                     prop_assert!(kind == 0 && id != 0 && assertion < 3);
                     prop_assert_eq!(fault.code.number(), u64::from(id));
                     prop_assert_eq!(fault.severity.is_some(), severity < 4);
                     prop_assert!(fault.name.is_none_or(|name| !name.contains(char::is_control)));
                 }
-                Meaning::Ask { logic, .. } => prop_assert_eq!(logic, 3),
-                Meaning::Nothing => prop_assert!(kind != 0 || id == 0),
+                DriverEvent::Poll { logic, .. } => prop_assert_eq!(logic, 3),
+                DriverEvent::Ignored => prop_assert!(kind != 0 || id == 0),
             }
         }
     }
