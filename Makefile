@@ -9,7 +9,7 @@ IMAGE ?= localhost/swansong:dev
 # What `make install` applies: base, overlays/cert-manager, overlays/strict, or a folder of your own below manifests/.
 OVERLAY ?= base
 # What `make install-agent` applies: agent, overlays/agent-mindcluster, overlays/agent-preload-check,
-# overlays/agent-mindcluster-preload-check, overlays/agent-fault-relay, overlays/agent-relay, or your own.
+# overlays/agent-mindcluster-preload-check, overlays/agent-fault-relay, overlays/agent-gateway, or your own.
 AGENT ?= agent
 KUBECTL ?= kubectl
 # What the driver's libraries need of the C library, and the program itself doesn't.
@@ -123,7 +123,7 @@ bench: ## Measure the core, and the webhook beside its peers.
 	cargo bench --locked --package swansong --bench agent
 	cargo bench --locked --package swansong --bench faults
 	cargo bench --locked --package swansong --bench load
-	cargo bench --locked --package swansong-gateway --bench relay
+	cargo bench --locked --package swansong-gateway --bench gateway
 
 FUZZ_SECONDS ?= 60
 
@@ -174,11 +174,18 @@ install-agent: agent-kustomization ## Install the node agent of IMAGE with AGENT
 uninstall-agent: agent-kustomization ## Remove the node agent; nodes keep what they showed last.
 	$(KUBECTL) delete --kustomize target/install-agent --ignore-not-found
 
-.PHONY: install-relay
-install-relay: ## Install the cluster's relay of faults, of IMAGE, into the cluster of $KUBECONFIG; the agent first.
-	@manifests/with-image relay '$(IMAGE)' target/install-relay
-	$(KUBECTL) apply --kustomize target/install-relay
-	$(KUBECTL) --namespace swansong-agent rollout status deployment/swansong-relay --timeout 3m
+.PHONY: gateway-kustomization
+gateway-kustomization:
+	@manifests/with-image gateway '$(IMAGE)' target/install-gateway
+
+.PHONY: install-gateway
+install-gateway: gateway-kustomization ## Install the gateway of IMAGE into the cluster of $KUBECONFIG; install the agent first.
+	$(KUBECTL) apply --kustomize target/install-gateway
+	$(KUBECTL) --namespace swansong-agent rollout status deployment/swansong-gateway --timeout 3m
+
+.PHONY: uninstall-gateway
+uninstall-gateway: gateway-kustomization ## Remove the gateway, its ClusterRole and its binding; agents send directly.
+	$(KUBECTL) delete --kustomize target/install-gateway --ignore-not-found
 
 .PHONY: clean
 clean: ## Remove what was built here; the cache of tools and Kubernetes programs stays.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use swansong_agent::checks::{self, CheckContext};
-use swansong_agent::config::{Config, Via};
+use swansong_agent::config::{Config, GatewaySettings};
 use swansong_agent::finding::{Ready, Report};
 use swansong_agent::host::HostRoot;
 use swansong_agent::node::{ApiServer, Timing};
@@ -51,9 +51,9 @@ pub(crate) struct Agent {
     /// Tell ClusterD of device faults, as `faults.relay.enabled` in the configuration does
     #[arg(long, env = "SWANSONG_RELAY_FAULTS")]
     relay_faults: bool,
-    /// Hand faults to the relay of the cluster at this address, as `faults.relay.via.address` in the configuration does
-    #[arg(long, env = "SWANSONG_RELAY_VIA", value_name = "HOST:PORT")]
-    relay_via: Option<String>,
+    /// Send faults through the gateway at this address, as `faults.relay.gateway.address` in the configuration does
+    #[arg(long, env = "SWANSONG_GATEWAY", value_name = "HOST:PORT")]
+    gateway: Option<String>,
     #[command(flatten)]
     logging: Logging,
 }
@@ -75,13 +75,13 @@ impl Agent {
             None => Config::default(),
         };
         config.faults.relay.enabled |= self.relay_faults;
-        if let Some(address) = &self.relay_via {
-            let via = Via::at(address);
-            let mut via = via.with_context(|| format!("--relay-via {address} isn't HOST:PORT"))?;
-            if let Some(configured) = config.faults.relay.via.take() {
-                (via.authority, via.token) = (configured.authority, configured.token);
+        if let Some(address) = &self.gateway {
+            let mut gateway = GatewaySettings::at(address)
+                .with_context(|| format!("--gateway {address} isn't HOST:PORT"))?;
+            if let Some(configured) = config.faults.relay.gateway.take() {
+                (gateway.ca_file, gateway.token_file) = (configured.ca_file, configured.token_file);
             }
-            config.faults.relay.via = Some(via);
+            config.faults.relay.gateway = Some(gateway);
         }
         let root = HostRoot::open(&self.host_root).with_context(|| {
             format!(

@@ -1,4 +1,4 @@
-//! `swansong relay`: takes faults from agents and sends them to ClusterD in full batches.
+//! `swansong relay`: runs the gateway.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use swansong_certs::{
 
 use swansong_clusterd_client::ADDRESS;
 use swansong_clusterd_client::GrpcClient;
-use swansong_gateway::budget::Budget;
-use swansong_gateway::http::{Shared, health, router};
+use swansong_gateway::auth::TokenAuthenticator;
+use swansong_gateway::dispatcher::Dispatcher;
+use swansong_gateway::http::{health_router, router};
 use swansong_gateway::listen::serve;
 use swansong_gateway::metrics::Metrics;
-use swansong_gateway::pump::Pump;
-use swansong_gateway::review::{ApiServer, Doorkeeper};
+use swansong_gateway::rate_limit::RateLimiter;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -25,18 +25,18 @@ use tracing::{info, warn};
 use super::signals::Signals;
 use crate::logging::Logging;
 
-/// Take faults from agents over HTTPS and send them to ClusterD in full batches, until SIGTERM
+/// Run the gateway: accept faults from agents over HTTPS and send them to ClusterD in full batches, until SIGTERM
 ///
-/// ClusterD takes one message a second from all agents together. With more than a few hundred nodes a failure that
-/// hits many of them needs this relay; without it, agents send by themselves.
+/// ClusterD accepts one message a second from all agents together. With more than a few hundred nodes, a failure that
+/// hits many of them needs this gateway; without it, agents send directly.
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true)]
 pub(crate) struct Relay {
     /// Address for agents (POST /v1/faults)
-    #[arg(long, env = "SWANSONG_RELAY_LISTEN", value_name = "ADDR", default_value = "0.0.0.0:8444")]
+    #[arg(long, env = "SWANSONG_GATEWAY_LISTEN", value_name = "ADDR", default_value = "0.0.0.0:8444")]
     listen: SocketAddr,
     /// Address for /livez, /readyz and /metrics, without TLS
-    #[arg(long, env = "SWANSONG_RELAY_HEALTH_LISTEN", value_name = "ADDR", default_value = "0.0.0.0:8082")]
+    #[arg(long, env = "SWANSONG_GATEWAY_HEALTH_LISTEN", value_name = "ADDR", default_value = "0.0.0.0:8082")]
     health_listen: SocketAddr,
     /// Certificate chain, PEM; reloaded when it changes
     #[arg(long, env = "SWANSONG_TLS_CERT", value_name = "FILE")]
@@ -44,7 +44,7 @@ pub(crate) struct Relay {
     /// Private key, PEM
     #[arg(long, env = "SWANSONG_TLS_KEY", value_name = "FILE")]
     tls_key: PathBuf,
-    /// ClusterD
+    /// Address of ClusterD
     #[arg(long, env = "SWANSONG_CLUSTERD", value_name = "URL", default_value = ADDRESS)]
     clusterd: String,
     /// Service account of the agents
@@ -55,15 +55,15 @@ pub(crate) struct Relay {
         default_value = "swansong-agent/swansong-agent"
     )]
     agent_account: String,
-    /// How many relays share what ClusterD takes
-    #[arg(long, env = "SWANSONG_RELAY_REPLICAS", value_name = "N", default_value = "2",
+    /// Number of gateways that share the rate limit of ClusterD
+    #[arg(long, env = "SWANSONG_GATEWAY_REPLICAS", value_name = "N", default_value = "2",
           value_parser = clap::value_parser!(u32).range(1..=50))]
     replicas: u32,
-    /// How long a request waits for ClusterD
-    #[arg(long, env = "SWANSONG_RELAY_PATIENCE", value_name = "TIME", default_value = "20s",
+    /// Timeout for a request of an agent
+    #[arg(long, env = "SWANSONG_GATEWAY_REQUEST_TIMEOUT", value_name = "TIME", default_value = "20s",
           value_parser = humantime::parse_duration)]
-    patience: Duration,
-    /// How long a message to ClusterD may take
+    request_timeout: Duration,
+    /// Timeout for a message to ClusterD
     #[arg(long, env = "SWANSONG_CLUSTERD_TIMEOUT", value_name = "TIME", default_value = "5s",
           value_parser = humantime::parse_duration)]
     clusterd_timeout: Duration,
@@ -72,7 +72,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Serves until it is told to stop.
+    /// Serves until SIGTERM.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         self.logging.start();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -93,20 +93,20 @@ impl Relay {
             FilePair::new(&self.tls_cert, &self.tls_key),
             Arc::clone(&resolver),
             Arc::new(SystemClock),
-            Arc::new(tell),
+            Arc::new(log_event),
         );
         certificate.poll()?;
         let tls = server_config(
             resolver,
             &TlsOptions { alpn: vec![b"http/1.1".to_vec()], ..TlsOptions::default() },
         )?;
-        let client = swansong_runtime::kube::client("swansong-relay").await.map_err(|problem| {
-            anyhow!("the API server has to say whose the tokens of agents are, but {problem}; run in a cluster, or set KUBECONFIG")
+        let client = swansong_runtime::kube::client("swansong-gateway").await.map_err(|problem| {
+            anyhow!("the API server has to review the tokens of agents, but {problem}; run in a cluster, or set KUBECONFIG")
         })?;
         let metrics = Arc::new(Metrics::default());
-        let pump = Arc::new(Pump::new(self.patience, Arc::clone(&metrics)));
-        let door = Doorkeeper::new(ApiServer::new(client), namespace, name);
-        let agents = router(Shared { door, pump: Arc::clone(&pump), metrics: Arc::clone(&metrics) });
+        let dispatcher = Arc::new(Dispatcher::new(self.request_timeout, Arc::clone(&metrics)));
+        let authenticator = TokenAuthenticator::new(client, namespace, name);
+        let routes = router(authenticator, Arc::clone(&dispatcher), Arc::clone(&metrics));
         let listener = open(self.listen).await?;
         let health_listener = open(self.health_listen).await?;
         info!(
@@ -116,26 +116,27 @@ impl Relay {
             "listening"
         );
         let (stop, stopped) = watch::channel(false);
-        let told = |mut stopped: watch::Receiver<bool>| async move {
+        let until = |mut stopped: watch::Receiver<bool>| async move {
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
-        let budget = Budget::of_one_of(self.replicas, tokio::time::Instant::now());
-        let sending = tokio::spawn(Arc::clone(&pump).run(clusterd, budget));
+        let limiter = RateLimiter::for_replicas(self.replicas);
+        let dispatching = tokio::spawn(Arc::clone(&dispatcher).run(clusterd, limiter));
         let watching = tokio::spawn(certificate.run(POLL_INTERVAL));
-        let door = serve(listener, Some(tls), agents, told(stopped.clone()), self.patience);
-        let probes = serve(health_listener, None, health(metrics, pump), told(stopped), Duration::ZERO);
-        let served = async { tokio::join!(door, probes) };
-        let mut broken = None;
+        let agents = serve(listener, Some(tls), routes, until(stopped.clone()), self.request_timeout);
+        let probes =
+            serve(health_listener, None, health_router(metrics, dispatcher), until(stopped), Duration::ZERO);
+        let served = async { tokio::join!(agents, probes) };
+        let mut failure = None;
         let stopping = async {
             tokio::select! {
                 () = signals.stop() => {}
-                _ = sending => broken = Some(anyhow!("the sending has ended; please report this")),
-                _ = watching => broken = Some(anyhow!("the watch of the certificate has ended; please report this")),
+                _ = dispatching => failure = Some(anyhow!("the dispatcher ended; please report this")),
+                _ = watching => failure = Some(anyhow!("the certificate watcher ended; please report this")),
             }
             stop.send_replace(true);
         };
         tokio::join!(served, stopping);
-        broken.map_or(Ok(()), Err)
+        failure.map_or(Ok(()), Err)
     }
 }
 
@@ -143,8 +144,7 @@ async fn open(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("{address} can't be listened on"))
 }
 
-/// Tells of the certificate in the log.
-fn tell(event: &Event) {
+fn log_event(event: &Event) {
     if event.is_failure() {
         warn!(problem = %event, "certificate");
     } else {

@@ -1,4 +1,4 @@
-//! Who asks: an agent shows the token that the kubelet keeps for it, and the API server says whose it is.
+//! Authenticates agents by the service account tokens that the kubelet projects, with TokenReviews.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,118 +12,104 @@ use tokio::time::{Instant, timeout};
 
 use crate::AUDIENCE;
 
-/// In the token of a pod since Kubernetes 1.30: the node that the pod runs on.
+/// The node of the token's Pod; in tokens since Kubernetes 1.30.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
-/// How long an answer is believed. The API server itself believes it for 10 s.
-const KEPT: Duration = Duration::from_mins(1);
-/// How many answers are kept.
-const MOST: usize = 16_384;
-/// Reviews under way at one time: a thousand agents that ask at once are no flood to the API server.
-const AT_ONCE: usize = 32;
-/// How long one may take, waiting for its turn included.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of a token; those of the API server have about a thousand.
-const LONGEST: usize = 16 << 10;
+/// How long a review is cached. The API server itself caches it for 10 s.
+const CACHE_TTL: Duration = Duration::from_mins(1);
+/// The limit of cached reviews.
+const MAX_CACHED: usize = 16_384;
+/// The limit of concurrent reviews: a thousand agents at once must not flood the API server.
+const MAX_CONCURRENT: usize = 32;
+/// How long a review may take, including the wait for a slot.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+/// The limit for a token, in bytes; those of the API server have about a thousand.
+const MAX_TOKEN: usize = 16 << 10;
 
-/// The asker isn't an agent, or that can't be told.
+/// Why a token wasn't accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// Not a token of ours.
+pub enum AuthError {
+    /// The token isn't that of an agent.
     #[error("the token isn't one of an agent: {0}")]
     NotAnAgent(String),
-    /// The API server doesn't answer.
-    #[error("the API server doesn't say whose token this is: {0}")]
-    Unknown(String),
+    /// The API server didn't review the token.
+    #[error("the API server doesn't review the token: {0}")]
+    ReviewFailed(String),
 }
 
-/// Says whose a token is.
-pub trait Reviewer: Send + Sync + 'static {
-    /// What the API server says of `token`.
-    fn review(&self, token: &str) -> impl Future<Output = Result<TokenReviewStatus, String>> + Send;
-}
-
-/// The API server.
-#[derive(Clone)]
-pub struct ApiServer(Api<TokenReview>);
-
-impl ApiServer {
-    /// By way of `client`.
-    pub fn new(client: kube::Client) -> Self {
-        Self(Api::all(client))
-    }
-}
-
-impl Reviewer for ApiServer {
-    async fn review(&self, token: &str) -> Result<TokenReviewStatus, String> {
-        let spec =
-            TokenReviewSpec { token: Some(token.to_owned()), audiences: Some(vec![AUDIENCE.to_owned()]) };
-        let review = TokenReview { spec, ..TokenReview::default() };
-        let answer = self.0.create(&PostParams::default(), &review).await;
-        answer.map_err(|error| error.to_string())?.status.ok_or_else(|| "an answer without status".to_owned())
-    }
-}
-
-/// Knows agents by their tokens.
-#[derive(Debug)]
-pub struct Doorkeeper<R> {
-    reviewer: R,
+/// Authenticates agents by their tokens.
+pub struct TokenAuthenticator {
+    reviews: Api<TokenReview>,
     /// `system:serviceaccount:NAMESPACE:NAME`
     user: String,
-    turns: Semaphore,
-    /// Nodes by the hash of the token, so that no token lies in memory for long.
-    known: Mutex<HashMap<[u8; 32], (String, Instant)>>,
+    slots: Semaphore,
+    /// Nodes and expiry times by the hash of the token; tokens themselves aren't kept in memory.
+    cache: Mutex<HashMap<[u8; 32], (String, Instant)>>,
 }
 
-impl<R: Reviewer> Doorkeeper<R> {
-    /// Lets in the pods of the service account `name` in `namespace`.
-    pub fn new(reviewer: R, namespace: &str, name: &str) -> Self {
+impl TokenAuthenticator {
+    /// Creates an authenticator for Pods of the service account `name` in `namespace`.
+    pub fn new(client: kube::Client, namespace: &str, name: &str) -> Self {
         let user = format!("system:serviceaccount:{namespace}:{name}");
-        Self { reviewer, user, turns: Semaphore::new(AT_ONCE), known: Mutex::default() }
+        Self {
+            reviews: Api::all(client),
+            user,
+            slots: Semaphore::new(MAX_CONCURRENT),
+            cache: Mutex::default(),
+        }
     }
 
-    /// The node of the agent whose token it is.
-    pub async fn node_of(&self, token: &str) -> Result<String, Refused> {
-        if token.is_empty() || token.len() > LONGEST {
-            return Err(Refused::NotAnAgent("that is no token at all".to_owned()));
+    /// The node of the agent with this token.
+    pub async fn authenticate(&self, token: &str) -> Result<String, AuthError> {
+        if token.is_empty() || token.len() > MAX_TOKEN {
+            return Err(AuthError::NotAnAgent("that is no token at all".to_owned()));
         }
         let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
-        if let Some(node) = self.remembered(&hash) {
+        if let Some(node) = self.cached(&hash) {
             return Ok(node);
         }
-        let review = async {
-            let _turn = self.turns.acquire().await;
-            self.reviewer.review(token).await
-        };
-        let status = timeout(PATIENCE, review).await;
-        let status = status.map_err(|_| Refused::Unknown(format!("no answer within {PATIENCE:?}")))?;
-        let node = node(status.map_err(Refused::Unknown)?, &self.user).map_err(Refused::NotAnAgent)?;
-        self.remember(hash, &node);
+        let review = timeout(REVIEW_TIMEOUT, self.review(token)).await;
+        let review = review.map_err(|_| format!("no answer within {REVIEW_TIMEOUT:?}"));
+        let status = review.flatten().map_err(AuthError::ReviewFailed)?;
+        let node = agent_node(status, &self.user).map_err(AuthError::NotAnAgent)?;
+        self.cache(hash, &node);
         Ok(node)
     }
 
-    fn remembered(&self, hash: &[u8; 32]) -> Option<String> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(hash).filter(|(_, until)| *until > Instant::now()).map(|(node, _)| node.clone())
+    async fn review(&self, token: &str) -> Result<TokenReviewStatus, String> {
+        let _slot = self.slots.acquire().await;
+        let spec =
+            TokenReviewSpec { token: Some(token.to_owned()), audiences: Some(vec![AUDIENCE.to_owned()]) };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let review = self.reviews.create(&PostParams::default(), &review).await;
+        review
+            .map_err(|error| error.to_string())?
+            .status
+            .ok_or_else(|| "a response without status".to_owned())
     }
 
-    fn remember(&self, hash: [u8; 32], node: &str) {
+    fn cached(&self, hash: &[u8; 32]) -> Option<String> {
+        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.get(hash).filter(|(_, expiry)| *expiry > Instant::now()).map(|(node, _)| node.clone())
+    }
+
+    fn cache(&self, hash: [u8; 32], node: &str) {
         let now = Instant::now();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MOST {
-            known.retain(|_, (_, until)| *until > now);
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.len() >= MAX_CACHED {
+            cache.retain(|_, (_, expiry)| *expiry > now);
         }
-        if known.len() < MOST {
-            known.insert(hash, (node.to_owned(), now + KEPT));
+        if cache.len() < MAX_CACHED {
+            cache.insert(hash, (node.to_owned(), now + CACHE_TTL));
         }
     }
 }
 
-/// The node of an agent, if `status` is of one; an error says why not.
-fn node(status: TokenReviewStatus, user: &str) -> Result<String, String> {
+/// The node that a token of the agents' `user` names. The error says why the token isn't one.
+fn agent_node(status: TokenReviewStatus, user: &str) -> Result<String, String> {
     if !status.authenticated.unwrap_or_default() {
         return Err(status.error.unwrap_or_else(|| "it isn't valid".to_owned()));
     }
-    // An API server that knows no audiences leaves them out, and would let any token pass.
+    // An API server without support for audiences returns none and accepts any token.
     if !status.audiences.unwrap_or_default().iter().any(|audience| audience == AUDIENCE) {
         return Err(format!("it isn't meant for {AUDIENCE}"));
     }
@@ -134,13 +120,14 @@ fn node(status: TokenReviewStatus, user: &str) -> Result<String, String> {
     let mut nodes = info.extra.unwrap_or_default().remove(NODE_NAME).unwrap_or_default();
     match (nodes.pop(), nodes.is_empty()) {
         (Some(node), true) if !node.is_empty() => Ok(node),
-        _ => Err("it names no node; Kubernetes puts the node's name into it from 1.30 on".to_owned()),
+        _ => Err("it names no node; Kubernetes adds the node's name from 1.30 on".to_owned()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::convert::Infallible;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -150,7 +137,7 @@ mod tests {
 
     const USER: &str = "system:serviceaccount:swansong-agent:swansong-agent";
 
-    fn sound() -> TokenReviewStatus {
+    fn valid_status() -> TokenReviewStatus {
         let extra = BTreeMap::from([(NODE_NAME.to_owned(), vec!["worker-1".to_owned()])]);
         TokenReviewStatus {
             authenticated: Some(true),
@@ -165,9 +152,9 @@ mod tests {
     }
 
     #[test]
-    fn only_a_token_of_an_agent_on_a_node_is_taken() {
+    fn accepts_only_tokens_of_agents_with_a_node() {
         type Change = fn(&mut TokenReviewStatus);
-        assert_eq!(node(sound(), USER), Ok("worker-1".to_owned()));
+        assert_eq!(agent_node(valid_status(), USER), Ok("worker-1".to_owned()));
         let cases: [(Change, &str); 9] = [
             (|s| s.authenticated = Some(false), "isn't valid"),
             (|s| s.authenticated = None, "isn't valid"),
@@ -199,36 +186,39 @@ mod tests {
             ),
         ];
         for (change, why) in cases {
-            let mut status = sound();
+            let mut status = valid_status();
             change(&mut status);
-            let error = node(status, USER).expect_err(why);
+            let error = agent_node(status, USER).expect_err(why);
             assert!(error.contains(why), "{error}");
         }
     }
 
-    struct Counting(Arc<AtomicUsize>);
-
-    impl Reviewer for Counting {
-        async fn review(&self, _: &str) -> Result<TokenReviewStatus, String> {
-            self.0.fetch_add(1, Ordering::SeqCst);
-            Ok(sound())
-        }
+    /// An API server that returns `valid_status` and counts the reviews.
+    fn counting_client(reviews: Arc<AtomicUsize>) -> kube::Client {
+        let service = tower::service_fn(move |_| {
+            reviews.fetch_add(1, Ordering::SeqCst);
+            let review = TokenReview { status: Some(valid_status()), ..TokenReview::default() };
+            let body = serde_json::to_vec(&review).expect("JSON");
+            async { Ok::<_, Infallible>(http::Response::new(kube::client::Body::from(body))) }
+        });
+        kube::Client::new(service, "default")
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_is_asked_about_once_a_minute() {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let door = Doorkeeper::new(Counting(Arc::clone(&asked)), "swansong-agent", "swansong-agent");
+    async fn reviews_each_token_once_a_minute() {
+        let reviews = Arc::new(AtomicUsize::new(0));
+        let client = counting_client(Arc::clone(&reviews));
+        let authenticator = TokenAuthenticator::new(client, "swansong-agent", "swansong-agent");
         for _ in 0..5 {
-            assert_eq!(door.node_of("token").await, Ok("worker-1".to_owned()));
+            assert_eq!(authenticator.authenticate("token").await, Ok("worker-1".to_owned()));
         }
-        assert_eq!(asked.load(Ordering::SeqCst), 1);
-        tokio::time::advance(KEPT).await;
-        assert!(door.node_of("token").await.is_ok());
-        assert_eq!(asked.load(Ordering::SeqCst), 2);
-        for token in ["", &"x".repeat(LONGEST + 1)] {
-            assert!(matches!(door.node_of(token).await, Err(Refused::NotAnAgent(_))));
+        assert_eq!(reviews.load(Ordering::SeqCst), 1);
+        tokio::time::advance(CACHE_TTL).await;
+        assert!(authenticator.authenticate("token").await.is_ok());
+        assert_eq!(reviews.load(Ordering::SeqCst), 2);
+        for token in ["", &"x".repeat(MAX_TOKEN + 1)] {
+            assert!(matches!(authenticator.authenticate(token).await, Err(AuthError::NotAnAgent(_))));
         }
-        assert_eq!(asked.load(Ordering::SeqCst), 2);
+        assert_eq!(reviews.load(Ordering::SeqCst), 2);
     }
 }

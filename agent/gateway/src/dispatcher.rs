@@ -1,144 +1,141 @@
-//! Takes batches from the queue and sends them, one after the other, so that order is kept.
+//! Sends batches to ClusterD one after the other, which keeps their order.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use swansong_clusterd::{PublicFault, SendError, Transport};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
 
-use crate::budget::Budget;
 use crate::metrics::Metrics;
-use crate::queue::Queue;
+use crate::queue::RequestQueue;
+use crate::rate_limit::RateLimiter;
 
 /// How long a fault waits for others to share its message.
-const GATHER: Duration = Duration::from_millis(20);
-/// The first pause after ClusterD didn't take a batch; it doubles.
-const PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+const BATCH_DELAY: Duration = Duration::from_millis(20);
+/// The delays after ClusterD didn't accept a batch.
+const BACKOFF: ExponentialBuilder = ExponentialBuilder::new()
+    .with_factor(2.0)
+    .with_min_delay(Duration::from_millis(500))
+    .with_max_delay(Duration::from_secs(8))
+    .without_max_times();
 
-/// The relay's one way to ClusterD.
+/// Queues the agents' requests and sends their faults.
 #[derive(Debug)]
-pub struct Pump {
-    queue: Mutex<Queue>,
-    work: Notify,
-    /// How long a request may wait.
-    patience: Duration,
-    /// Why the last batch wasn't taken, if it wasn't.
-    trouble: Mutex<Option<SendError>>,
+pub struct Dispatcher {
+    queue: Mutex<RequestQueue>,
+    queued: Notify,
+    request_timeout: Duration,
+    /// Why ClusterD didn't accept the last batch.
+    last_error: Mutex<Option<SendError>>,
     metrics: Arc<Metrics>,
 }
 
-/// Why a request's faults weren't taken.
+/// Why the faults of a request weren't accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotTaken {
-    /// Too many wait already.
-    Full,
-    /// ClusterD didn't take them in time, for this reason.
-    Late(Option<SendError>),
-    /// ClusterD never will.
-    Failed(SendError),
+pub enum SubmitError {
+    /// The queue is full.
+    QueueFull,
+    /// ClusterD didn't accept them within the request timeout; the error is that of the last batch, if it failed.
+    TimedOut(Option<SendError>),
+    /// ClusterD refuses them.
+    Rejected(SendError),
 }
 
-impl Pump {
-    /// Requests may wait for `patience`.
-    pub fn new(patience: Duration, metrics: Arc<Metrics>) -> Self {
-        Self { queue: Mutex::default(), work: Notify::new(), patience, trouble: Mutex::default(), metrics }
+impl Dispatcher {
+    /// Creates a dispatcher in which a request waits at most `request_timeout`.
+    pub fn new(request_timeout: Duration, metrics: Arc<Metrics>) -> Self {
+        Self {
+            queue: Mutex::default(),
+            queued: Notify::new(),
+            request_timeout,
+            last_error: Mutex::default(),
+            metrics,
+        }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, RequestQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn trouble(&self) -> MutexGuard<'_, Option<SendError>> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Comes when ClusterD has taken all of `faults`, or when that is given up. If it is dropped, what hasn't been sent
-    /// isn't sent any more.
-    pub async fn submit(&self, faults: Vec<PublicFault>) -> Result<(), NotTaken> {
-        let answer = self.queue().push(faults, Instant::now()).map_err(|_| NotTaken::Full)?;
-        self.work.notify_one();
-        match timeout(self.patience, answer).await {
-            Ok(Ok(outcome)) => outcome.map_err(NotTaken::Failed),
-            // The pump never drops a request without an answer.
-            Ok(Err(_)) | Err(_) => Err(NotTaken::Late(self.trouble().clone())),
+    /// Returns when ClusterD has accepted all of `faults`, or with an error. Faults that aren't sent yet when the future
+    /// is dropped are never sent.
+    pub async fn submit(&self, faults: Vec<PublicFault>) -> Result<(), SubmitError> {
+        let result = self.queue().push(faults, Instant::now()).map_err(|_| SubmitError::QueueFull)?;
+        self.queued.notify_one();
+        match timeout(self.request_timeout, result).await {
+            Ok(Ok(result)) => result.map_err(SubmitError::Rejected),
+            Ok(Err(_)) | Err(_) => {
+                let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+                Err(SubmitError::TimedOut(last_error.clone()))
+            }
         }
     }
 
-    /// How many requests wait.
-    pub fn waiting(&self) -> usize {
+    /// The number of queued requests.
+    pub fn queue_len(&self) -> usize {
         self.queue().len()
     }
 
-    /// Sends for ever.
-    pub async fn run(self: Arc<Self>, sink: impl Transport, mut budget: Budget) -> Infallible {
-        let mut pause = PAUSE;
+    /// Sends batches until the future is dropped.
+    pub async fn run(self: Arc<Self>, transport: impl Transport, mut limiter: RateLimiter) -> Infallible {
+        let mut delays = BACKOFF.build();
         loop {
-            self.gather().await;
-            while let Err(wait) = budget.take(Instant::now()) {
-                sleep(wait).await;
-            }
-            // Only now: meanwhile others have come, and some have gone.
-            let batch = self.queue().batch();
+            self.wait_for_batch().await;
+            limiter.acquire().await;
+            // Requests may have arrived or been given up meanwhile.
+            let batch = self.queue().next_batch();
             if batch.is_empty() {
                 continue;
             }
-            let sent = sink.send(&batch).await;
-            self.metrics.batch(&sent, batch.len());
-            let trouble = match sent {
-                Ok(()) => {
-                    self.queue().taken(batch.len());
-                    None
-                }
+            let result = transport.send(&batch).await;
+            self.metrics.record_batch(&result, batch.len());
+            match result {
+                Ok(()) => self.queue().complete(batch.len()),
                 Err(
                     error
                     @ (SendError::TooMany(_) | SendError::Unavailable(_) | SendError::RetryAfter { .. }),
-                ) => Some(error),
+                ) => {
+                    self.set_last_error(Some(error));
+                    sleep(delays.next().unwrap_or_default()).await;
+                    continue;
+                }
                 Err(error) => {
                     warn!(%error, faults = batch.len(), "ClusterD refuses a batch");
-                    self.queue().failed(batch.len(), &error);
-                    None
+                    self.queue().reject(batch.len(), &error);
                 }
-            };
-            let again = trouble.is_some();
-            self.note(trouble);
-            if again {
-                sleep(pause).await;
-                pause = LONGEST_PAUSE.min(pause * 2);
-            } else {
-                pause = PAUSE;
             }
+            self.set_last_error(None);
+            delays = BACKOFF.build();
         }
     }
 
-    /// Until a batch is full or its first fault has waited long enough.
-    async fn gather(&self) {
+    /// Waits until a batch is full or its first fault has waited long enough.
+    async fn wait_for_batch(&self) {
         loop {
-            let news = self.work.notified();
+            let queued = self.queued.notified();
             let oldest = self.queue().oldest();
             match oldest {
-                Some((since, full)) if full || since.elapsed() >= GATHER => return,
-                // Others may fill the batch before that.
+                Some((since, full)) if full || since.elapsed() >= BATCH_DELAY => return,
                 Some((since, _)) => {
-                    let _ = timeout_at(since + GATHER, news).await;
+                    let _ = timeout_at(since + BATCH_DELAY, queued).await;
                 }
-                None => news.await,
+                None => queued.await,
             }
         }
     }
 
-    /// Says once that ClusterD takes nothing, and once that it does again.
-    fn note(&self, now: Option<SendError>) {
-        let mut last = self.trouble();
-        match (&*last, &now) {
-            (None, Some(error)) => warn!(%error, "ClusterD takes no faults; they wait with their agents"),
-            (Some(_), None) => info!("ClusterD takes faults again"),
+    /// Logs when ClusterD stops and when it resumes accepting faults.
+    fn set_last_error(&self, error: Option<SendError>) {
+        let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&*last, &error) {
+            (None, Some(error)) => warn!(%error, "ClusterD accepts no faults; requests wait or are retried"),
+            (Some(_), None) => info!("ClusterD accepts faults again"),
             _ => {}
         }
-        *last = now;
+        *last = error;
     }
 }

@@ -13,29 +13,20 @@ use serde::Deserialize;
 use swansong_clusterd::{MAX_BATCH, PublicFault};
 use tokio::sync::Semaphore;
 
-use crate::answer::{Problem, Reason};
+use crate::auth::{AuthError, TokenAuthenticator};
+use crate::dispatcher::Dispatcher;
 use crate::metrics::Metrics;
-use crate::pump::Pump;
-use crate::review::{Doorkeeper, Refused, Reviewer};
+use crate::problem::{Problem, Reason};
 use crate::{MAX_BODY, PATH};
 
-/// Memory for bodies, all together, in KiB.
-const ROOM: usize = 64 << 10;
+/// The memory limit of all request bodies together, in KiB.
+const MAX_BODIES_KIB: usize = 64 << 10;
 
-/// What the handler works with.
-#[derive(Debug)]
-pub struct Shared<R> {
-    /// Who may hand over.
-    pub door: Doorkeeper<R>,
-    /// Where to.
-    pub pump: Arc<Pump>,
-    /// What is counted.
-    pub metrics: Arc<Metrics>,
-}
-
-struct Inner<R> {
-    shared: Shared<R>,
-    room: Semaphore,
+struct Gateway {
+    authenticator: TokenAuthenticator,
+    dispatcher: Arc<Dispatcher>,
+    metrics: Arc<Metrics>,
+    body_memory: Semaphore,
 }
 
 /// The body of a request.
@@ -44,93 +35,100 @@ struct Faults {
     faults: Vec<PublicFault>,
 }
 
-/// The agents' door.
-pub fn router<R: Reviewer>(shared: Shared<R>) -> Router {
-    let inner = Inner { shared, room: Semaphore::new(ROOM) };
-    Router::new().route(PATH, post(faults::<R>)).with_state(Arc::new(inner))
+/// The routes for agents.
+pub fn router(
+    authenticator: TokenAuthenticator,
+    dispatcher: Arc<Dispatcher>,
+    metrics: Arc<Metrics>,
+) -> Router {
+    let body_memory = Semaphore::new(MAX_BODIES_KIB);
+    let gateway = Gateway { authenticator, dispatcher, metrics, body_memory };
+    Router::new().route(PATH, post(post_faults)).with_state(Arc::new(gateway))
 }
 
-/// Health and metrics, without TLS.
-pub fn health(metrics: Arc<Metrics>, pump: Arc<Pump>) -> Router {
-    let told = move || {
-        metrics.waiting.set(i64::try_from(pump.waiting()).unwrap_or(i64::MAX));
+/// The routes for probes and metrics, without TLS.
+pub fn health_router(metrics: Arc<Metrics>, dispatcher: Arc<Dispatcher>) -> Router {
+    let metrics_text = move || {
+        metrics.queued_requests.set(i64::try_from(dispatcher.queue_len()).unwrap_or(i64::MAX));
         let text = metrics.text();
         async { ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text) }
     };
     Router::new()
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(async || "ok\n"))
-        .route("/metrics", get(told))
+        .route("/metrics", get(metrics_text))
 }
 
-async fn faults<R: Reviewer>(State(inner): State<Arc<Inner<R>>>, request: Request) -> Response {
-    let response = match take(&inner, request).await {
+async fn post_faults(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let response = match handle(&gateway, request).await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(problem) => answer(&problem),
+        Err(problem) => problem_response(&problem),
     };
-    inner.shared.metrics.request(response.status().as_u16());
+    gateway.metrics.record_request(response.status().as_u16());
     response
 }
 
-async fn take<R: Reviewer>(inner: &Inner<R>, request: Request) -> Result<(), Problem> {
+async fn handle(gateway: &Gateway, request: Request) -> Result<(), Problem> {
     let (head, body) = request.into_parts();
-    // Before the body: a stranger's isn't read.
-    let node = node(inner, &head.headers).await?;
-    let length = length(&head.headers)?;
+    // Unauthenticated bodies aren't read.
+    let node = authenticate(gateway, &head.headers).await?;
+    let length = content_length(&head.headers)?;
     let kib = u32::try_from(length.div_ceil(1 << 10)).unwrap_or(u32::MAX);
-    let _room = inner
-        .room
+    let _memory = gateway
+        .body_memory
         .try_acquire_many(kib)
         .map_err(|_| Problem::new(Reason::Busy, "there is no memory for another request"))?;
-    let faults = read(body, length).await?;
-    check(&faults, &node)?;
-    Ok(inner.shared.pump.submit(faults).await?)
+    let faults = read_faults(body, length).await?;
+    check_faults(&faults, &node)?;
+    Ok(gateway.dispatcher.submit(faults).await?)
 }
 
-async fn node<R: Reviewer>(inner: &Inner<R>, headers: &HeaderMap) -> Result<String, Problem> {
+/// The node of the agent that sends the request.
+async fn authenticate(gateway: &Gateway, headers: &HeaderMap) -> Result<String, Problem> {
     let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = header.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default().trim();
-    inner.shared.door.node_of(token).await.map_err(|refused| {
-        let reason = match refused {
-            Refused::NotAnAgent(_) => Reason::NotAnAgent,
-            Refused::Unknown(_) => Reason::NoReview,
+    gateway.authenticator.authenticate(token).await.map_err(|error| {
+        let reason = match error {
+            AuthError::NotAnAgent(_) => Reason::Unauthenticated,
+            AuthError::ReviewFailed(_) => Reason::TokenReviewUnavailable,
         };
-        Problem::new(reason, refused.to_string())
+        Problem::new(reason, error.to_string())
     })
 }
 
-/// Bytes of the body, which has to be told beforehand: memory is set aside for it.
-fn length(headers: &HeaderMap) -> Result<usize, Problem> {
+/// The Content-Length, which is mandatory as memory is reserved for the body.
+fn content_length(headers: &HeaderMap) -> Result<usize, Problem> {
     let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     length.filter(|length| *length <= MAX_BODY).ok_or_else(|| {
-        Problem::new(Reason::Malformed, format!("a request tells its Content-Length, at most {MAX_BODY}"))
+        let message = format!("a request needs a Content-Length of at most {MAX_BODY}");
+        Problem::new(Reason::Malformed, message)
     })
 }
 
-async fn read(body: Body, length: usize) -> Result<Vec<PublicFault>, Problem> {
+async fn read_faults(body: Body, length: usize) -> Result<Vec<PublicFault>, Problem> {
     let malformed = |why: String| Problem::new(Reason::Malformed, why);
     let bytes = to_bytes(body, length).await.map_err(|error| malformed(error.to_string()))?;
     let Faults { faults } = serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
     Ok(faults)
 }
 
-/// Every fault is of the agent's own node and keeps ClusterD's rules.
-fn check(faults: &[PublicFault], node: &str) -> Result<(), Problem> {
+/// Checks that the faults belong to the agent's node and follow ClusterD's rules.
+fn check_faults(faults: &[PublicFault], node: &str) -> Result<(), Problem> {
     if faults.is_empty() || faults.len() > MAX_BATCH {
         let count = faults.len();
-        return Err(Problem::new(Reason::Malformed, format!("{count} faults; 1 to {MAX_BATCH} are taken")));
+        return Err(Problem::new(Reason::Malformed, format!("{count} faults instead of 1 to {MAX_BATCH}")));
     }
     for fault in faults {
         if fault.node != node {
-            let message = format!("an agent on {node} tells nothing of {:?}", fault.node);
-            return Err(Problem::new(Reason::NotYours, message));
+            let message = format!("an agent on {node} can't report faults of {:?}", fault.node);
+            return Err(Problem::new(Reason::WrongNode, message));
         }
         fault.validate().map_err(|invalid| Problem::new(Reason::Malformed, invalid.to_string()))?;
     }
     Ok(())
 }
 
-fn answer(problem: &Problem) -> Response {
+fn problem_response(problem: &Problem) -> Response {
     let mut response = (problem.status(), axum::Json(problem)).into_response();
     if let Some(seconds) = problem.retry_after() {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());

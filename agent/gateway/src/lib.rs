@@ -1,31 +1,28 @@
-//! The relay of faults: agents hand them over by HTTPS, and it sends them to ClusterD in full batches.
+//! The gateway: agents post faults to it over HTTPS, and it sends them to ClusterD in full batches.
 //!
-//! ClusterD takes one message a second from all agents together. A switch that fails hits a thousand nodes at once; each
-//! on its own they would wait a quarter of an hour. The relay keeps nothing: a request waits until ClusterD has taken
-//! what is in it, and only then is answered, so that the agent's outbox keeps it until then.
+//! ClusterD accepts one message a second from all agents together. When a switch fails, a thousand nodes report faults at
+//! once, which would take a quarter of an hour in single messages. The gateway stores nothing: it answers a request after
+//! ClusterD has accepted its faults, and the agent keeps them until then.
 //!
-//! - [`budget`]: how many messages may be sent.
-//! - [`queue`]: the requests that wait, in order.
-//! - [`pump`]: takes batches from the queue and sends them.
-//! - [`review`]: who asks, by their token.
-//! - [`answer`]: what an agent is told, and what it makes of it.
-//! - [`http`]: `POST /v1/faults`.
-//! - [`listen`]: connections, and how long each may last.
 //! - [`client`]: the agent's side.
+//! - [`http`], [`listen`]: the server, `POST /v1/faults`.
+//! - [`auth`]: authenticates agents by their service account tokens.
+//! - [`dispatcher`]: sends batches from the [`queue`], within the [`rate_limit`].
+//! - [`problem`]: error responses and what the agent makes of them.
 
-pub mod answer;
-pub mod budget;
+pub mod auth;
 pub mod client;
+pub mod dispatcher;
 pub mod http;
 pub mod listen;
 pub mod metrics;
-pub mod pump;
+pub mod problem;
 pub mod queue;
-pub mod review;
+pub mod rate_limit;
 
-/// The audience of the tokens that agents show.
-pub const AUDIENCE: &str = "swansong-relay";
-/// Where faults are posted.
+/// The audience of the agents' tokens.
+pub const AUDIENCE: &str = "swansong-gateway";
+/// The path that faults are posted to.
 pub const PATH: &str = "/v1/faults";
-/// Bytes of a request. A hundred of the longest faults are half of it.
+/// The limit for a request body, in bytes. A hundred of the longest faults need half of it.
 pub const MAX_BODY: usize = 1 << 20;

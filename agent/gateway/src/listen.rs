@@ -1,4 +1,4 @@
-//! Connections: with TLS for agents, without for health.
+//! Accepts connections, with TLS for agents and without for probes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,20 +15,19 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
-/// Open connections at most; each is of an agent that has something to tell.
-const CONNECTIONS: usize = 4096;
-/// Time for the TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Time for the head of a request, the first one included.
-const HEAD: Duration = Duration::from_secs(10);
-/// Time of a connection, whatever happens on it.
-const LIFE: Duration = Duration::from_mins(2);
-/// The pause after an accept failed for want of resources.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The least that hyper buffers.
+/// The limit of open connections; each belongs to an agent with a fault to report.
+const MAX_CONNECTIONS: usize = 4096;
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The timeout for the head of each request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The lifetime of a connection.
+const MAX_LIFETIME: Duration = Duration::from_mins(2);
+/// The delay after a failed accept, as when file descriptors are exhausted.
+const ACCEPT_DELAY: Duration = Duration::from_millis(100);
+/// hyper's smallest buffer.
 const BUFFER: usize = 8 << 10;
 
-/// Serves `router` until `stop`, and then what is in flight for `drain` longer.
+/// Serves `router` until `stop`, then drains requests in flight for at most `drain`.
 pub async fn serve(
     listener: TcpListener,
     tls: Option<Arc<rustls::ServerConfig>>,
@@ -37,7 +36,7 @@ pub async fn serve(
     drain: Duration,
 ) {
     let acceptor = tls.map(TlsAcceptor::from);
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let graceful = Arc::new(GracefulShutdown::new());
     tokio::pin!(stop);
     loop {
@@ -48,18 +47,18 @@ pub async fn serve(
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                warn!(%error, "no connection can be accepted");
-                sleep(ACCEPT_PAUSE).await;
+                warn!(%error, "accepting a connection failed");
+                sleep(ACCEPT_DELAY).await;
                 continue;
             }
         };
-        // Whoever finds no place is turned away at once and sends by itself.
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+        // Beyond the limit the connection is closed, and the agent sends directly.
+        let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else { continue };
         let (acceptor, router, watcher) = (acceptor.clone(), router.clone(), graceful.watcher());
         tokio::spawn(async move {
-            let _place = place;
-            if timeout(LIFE, converse(stream, acceptor, router, watcher)).await.is_err() {
-                debug!("a connection lasted too long");
+            let _slot = slot;
+            if timeout(MAX_LIFETIME, handle_connection(stream, acceptor, router, watcher)).await.is_err() {
+                debug!("closed a connection at its maximum lifetime");
             }
         });
     }
@@ -69,33 +68,33 @@ pub async fn serve(
     }
 }
 
-async fn converse(
+async fn handle_connection(
     stream: TcpStream,
     acceptor: Option<TlsAcceptor>,
     router: Router,
     watcher: hyper_util::server::graceful::Watcher,
 ) {
-    // Answers are small and nothing follows them.
+    // Responses are small and not followed by more data.
     let _ = stream.set_nodelay(true);
     match acceptor {
-        None => speak(stream, router, watcher).await,
-        Some(acceptor) => match timeout(HANDSHAKE, acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => speak(stream, router, watcher).await,
-            Ok(Err(error)) => debug!(%error, "a handshake failed"),
-            Err(_) => debug!("a handshake took too long"),
+        None => serve_http(stream, router, watcher).await,
+        Some(acceptor) => match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => serve_http(stream, router, watcher).await,
+            Ok(Err(error)) => debug!(%error, "TLS handshake failed"),
+            Err(_) => debug!("TLS handshake timed out"),
         },
     }
 }
 
-async fn speak(
+async fn serve_http(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     router: Router,
     watcher: hyper_util::server::graceful::Watcher,
 ) {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(BUFFER);
+    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(BUFFER);
     let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     if let Err(error) = watcher.watch(connection).await {
-        debug!(%error, "a connection broke");
+        debug!(%error, "connection failed");
     }
 }

@@ -1,4 +1,4 @@
-//! What is counted.
+//! The gateway's metrics.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -7,65 +7,63 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use swansong_clusterd::SendError;
 
-/// A label.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Status {
+struct StatusLabel {
     status: u16,
 }
 
-/// How a batch ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
+struct OutcomeLabel {
     outcome: &'static str,
 }
 
-/// All counters.
+/// The metrics and their registry.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    requests: Family<Status, Counter>,
-    batches: Family<Outcome, Counter>,
+    requests: Family<StatusLabel, Counter>,
+    batches: Family<OutcomeLabel, Counter>,
     faults: Counter,
-    /// Requests that wait; set when they are asked for.
-    pub(crate) waiting: Gauge,
+    /// Updated when metrics are scraped.
+    pub(crate) queued_requests: Gauge,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::default();
-        let metrics = registry.sub_registry_with_prefix("swansong_relay");
+        let metrics = registry.sub_registry_with_prefix("swansong_gateway");
         let (requests, batches) = (Family::default(), Family::default());
-        let (faults, waiting) = (Counter::default(), Gauge::default());
-        metrics.register("requests", "Requests of agents by the status of the answer", requests.clone());
-        metrics.register("batches", "Messages to ClusterD by how they ended", batches.clone());
-        metrics.register("faults", "Faults that ClusterD has taken", faults.clone());
-        metrics.register("waiting", "Requests that wait for ClusterD", waiting.clone());
-        Self { registry, requests, batches, faults, waiting }
+        let (faults, queued_requests) = (Counter::default(), Gauge::default());
+        metrics.register("requests", "Requests of agents by response status", requests.clone());
+        metrics.register("batches", "Messages to ClusterD by outcome", batches.clone());
+        metrics.register("faults", "Faults that ClusterD accepted", faults.clone());
+        metrics.register("queued_requests", "Requests that wait for ClusterD", queued_requests.clone());
+        Self { registry, requests, batches, faults, queued_requests }
     }
 }
 
 impl Metrics {
-    pub(crate) fn request(&self, status: u16) {
-        self.requests.get_or_create(&Status { status }).inc();
+    pub(crate) fn record_request(&self, status: u16) {
+        self.requests.get_or_create(&StatusLabel { status }).inc();
     }
 
-    pub(crate) fn batch(&self, sent: &Result<(), SendError>, faults: usize) {
-        let outcome = match sent {
-            Ok(()) => "taken",
+    pub(crate) fn record_batch(&self, result: &Result<(), SendError>, faults: usize) {
+        let outcome = match result {
+            Ok(()) => "accepted",
             Err(SendError::TooMany(_)) => "too_many",
             Err(SendError::Unavailable(_) | SendError::RetryAfter { .. }) => "unavailable",
             Err(_) => "refused",
         };
-        self.batches.get_or_create(&Outcome { outcome }).inc();
-        if sent.is_ok() {
+        self.batches.get_or_create(&OutcomeLabel { outcome }).inc();
+        if result.is_ok() {
             self.faults.inc_by(u64::try_from(faults).unwrap_or_default());
         }
     }
 
-    /// For Prometheus.
+    /// The metrics in the OpenMetrics text format.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        // Writing into a String has no way to fail.
+        // Writing to a String can't fail.
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
         text
     }

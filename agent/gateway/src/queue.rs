@@ -1,4 +1,4 @@
-//! The requests that wait, in the order in which they came.
+//! The queue of requests, in order of arrival.
 
 use std::collections::VecDeque;
 
@@ -6,109 +6,101 @@ use swansong_clusterd::{MAX_BATCH, PublicFault, SendError};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// Requests that wait at most.
-const MOST: usize = 8192;
+/// The limit of queued requests.
+const MAX_REQUESTS: usize = 8192;
 
-/// Waiting requests.
+/// Requests whose faults ClusterD hasn't accepted yet.
 #[derive(Debug, Default)]
-pub struct Queue {
-    waiting: VecDeque<Waiting>,
+pub struct RequestQueue {
+    requests: VecDeque<QueuedRequest>,
 }
 
-/// A request.
 #[derive(Debug)]
-struct Waiting {
+struct QueuedRequest {
     faults: Vec<PublicFault>,
-    /// How many of them ClusterD has taken.
-    taken: usize,
+    /// The number of faults that ClusterD has accepted.
+    accepted: usize,
     since: Instant,
-    /// Closed when the agent has gone: what it handed over must not be sent later, since it may meanwhile tell that
-    /// another way, and a fault that is sent after its recovery would stand for ever.
-    answer: oneshot::Sender<Result<(), SendError>>,
+    /// Closed when the agent has disconnected. Its faults must not be sent then: it may report them and their recovery
+    /// over another transport, and a fault that is sent after its recovery would stay active for ever.
+    response: oneshot::Sender<Result<(), SendError>>,
 }
 
-/// There is no room.
+/// The queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
-impl Queue {
-    /// Puts a request behind all others.
+impl RequestQueue {
+    /// Appends a request.
     pub fn push(
         &mut self,
         faults: Vec<PublicFault>,
         since: Instant,
     ) -> Result<oneshot::Receiver<Result<(), SendError>>, Full> {
-        // Who has gone leaves with the next batch: while one is under way, what it holds has to stay in its place.
-        if self.waiting.len() >= MOST {
+        // Closed requests are removed by `next_batch` only: those in a batch in flight have to keep their places.
+        if self.requests.len() >= MAX_REQUESTS {
             return Err(Full);
         }
-        let (answer, receiver) = oneshot::channel();
-        self.waiting.push_back(Waiting { faults, taken: 0, since, answer });
+        let (response, receiver) = oneshot::channel();
+        self.requests.push_back(QueuedRequest { faults, accepted: 0, since, response });
         Ok(receiver)
     }
 
-    /// How many requests wait.
+    /// The number of requests.
     pub fn len(&self) -> usize {
-        self.waiting.len()
+        self.requests.len()
     }
 
-    /// Whether none waits.
+    /// Whether there are no requests.
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.requests.is_empty()
     }
 
-    /// Since when the first one waits, and whether a batch is full.
+    /// When the oldest request arrived, and whether there are enough faults for a full batch.
     pub fn oldest(&self) -> Option<(Instant, bool)> {
-        let first = self.waiting.front()?;
+        let first = self.requests.front()?;
         let mut faults = 0;
-        // Looks at no more requests than fill a batch.
-        let full = self.waiting.iter().any(|waiting| {
-            faults += waiting.faults.len() - waiting.taken;
+        let full = self.requests.iter().any(|request| {
+            faults += request.faults.len() - request.accepted;
             faults >= MAX_BATCH
         });
         Some((first.since, full))
     }
 
-    /// The next batch, which stays in the queue until it is [`Self::taken`] or [`Self::failed`]. Requests whose agents have
-    /// gone are out of it.
-    pub fn batch(&mut self) -> Vec<PublicFault> {
-        self.forget_the_gone();
-        let left = self.waiting.iter().flat_map(|waiting| &waiting.faults[waiting.taken..]);
-        left.take(MAX_BATCH).cloned().collect()
+    /// Removes closed requests and returns the next batch. Its faults remain queued until [`Self::complete`] or
+    /// [`Self::reject`].
+    pub fn next_batch(&mut self) -> Vec<PublicFault> {
+        self.requests.retain(|request| !request.response.is_closed());
+        let pending = self.requests.iter().flat_map(|request| &request.faults[request.accepted..]);
+        pending.take(MAX_BATCH).cloned().collect()
     }
 
-    /// ClusterD has taken the first `count` faults.
-    pub fn taken(&mut self, count: usize) {
-        let mut count = count;
-        while let Some(first) = self.waiting.front_mut() {
-            let part = count.min(first.faults.len() - first.taken);
-            first.taken += part;
+    /// Removes the first `count` faults, which ClusterD has accepted.
+    pub fn complete(&mut self, mut count: usize) {
+        while let Some(first) = self.requests.front_mut() {
+            let part = count.min(first.faults.len() - first.accepted);
+            first.accepted += part;
             count -= part;
-            if first.taken < first.faults.len() {
+            if first.accepted < first.faults.len() {
                 break;
             }
-            self.answer_first(Ok(()));
+            self.respond_to_first(Ok(()));
         }
     }
 
-    /// ClusterD will never take the batch with the first `count` faults: whoever has one in it is told.
-    pub fn failed(&mut self, count: usize, error: &SendError) {
-        let mut count = count;
-        while let Some(first) = self.waiting.front().filter(|_| count > 0) {
-            count = count.saturating_sub(first.faults.len() - first.taken);
-            self.answer_first(Err(error.clone()));
+    /// Removes each request with one of the first `count` faults, a batch that ClusterD refuses for good.
+    pub fn reject(&mut self, mut count: usize, error: &SendError) {
+        while let Some(first) = self.requests.front().filter(|_| count > 0) {
+            count = count.saturating_sub(first.faults.len() - first.accepted);
+            self.respond_to_first(Err(error.clone()));
         }
     }
 
-    fn answer_first(&mut self, answer: Result<(), SendError>) {
-        if let Some(first) = self.waiting.pop_front() {
-            // Whoever has gone needs none.
-            let _ = first.answer.send(answer);
+    fn respond_to_first(&mut self, result: Result<(), SendError>) {
+        if let Some(first) = self.requests.pop_front() {
+            // The agent may have disconnected.
+            let _ = first.response.send(result);
         }
-    }
-
-    fn forget_the_gone(&mut self) {
-        self.waiting.retain(|waiting| !waiting.answer.is_closed());
     }
 }
 
@@ -137,73 +129,74 @@ mod tests {
     }
 
     #[test]
-    fn a_request_may_span_batches_and_is_answered_after_the_last() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
+    fn request_spans_batches_and_completes_with_the_last() {
+        let (mut queue, now) = (RequestQueue::default(), Instant::now());
         let mut first = queue.push(faults("a", 60), now).expect("room");
         let mut second = queue.push(faults("b", 60), now).expect("room");
         assert_eq!(queue.oldest(), Some((now, true)));
-        let batch = queue.batch();
+        let batch = queue.next_batch();
         assert_eq!((batch.len(), batch[59].node.as_str(), batch[60].node.as_str()), (100, "a", "b"));
-        queue.taken(100);
+        queue.complete(100);
         assert_eq!(first.try_recv(), Ok(Ok(())));
         assert!(second.try_recv().is_err());
-        assert_eq!(queue.batch(), faults("b", 60)[40..]);
-        queue.taken(20);
+        assert_eq!(queue.next_batch(), faults("b", 60)[40..]);
+        queue.complete(20);
         assert_eq!(second.try_recv(), Ok(Ok(())));
         assert!(queue.is_empty());
     }
 
     #[test]
-    fn what_was_not_taken_stays_where_it_is() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
+    fn unaccepted_faults_keep_their_order() {
+        let (mut queue, now) = (RequestQueue::default(), Instant::now());
         let _first = queue.push(faults("a", 2), now).expect("room");
-        let before = queue.batch();
+        let before = queue.next_batch();
         let _second = queue.push(faults("b", 1), now).expect("room");
-        assert_eq!(queue.batch()[..2], before);
+        assert_eq!(queue.next_batch()[..2], before);
     }
 
     #[test]
-    fn a_batch_that_fails_for_ever_is_told_to_those_in_it_alone() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
+    fn rejected_batch_affects_only_its_requests() {
+        let (mut queue, now) = (RequestQueue::default(), Instant::now());
         let mut first = queue.push(faults("a", 70), now).expect("room");
         let mut second = queue.push(faults("b", 70), now).expect("room");
         let mut third = queue.push(faults("c", 1), now).expect("room");
         let error = SendError::Invalid("no".to_owned());
-        queue.failed(100, &error);
+        queue.reject(100, &error);
         assert_eq!(first.try_recv(), Ok(Err(error.clone())));
         assert_eq!(second.try_recv(), Ok(Err(error)));
         assert!(third.try_recv().is_err());
     }
 
     #[test]
-    fn what_an_agent_that_has_gone_handed_over_is_not_sent() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
+    fn faults_of_disconnected_agents_are_not_sent() {
+        let (mut queue, now) = (RequestQueue::default(), Instant::now());
         drop(queue.push(faults("a", 1), now).expect("room"));
         let _second = queue.push(faults("b", 1), now).expect("room");
-        assert_eq!(queue.batch(), faults("b", 1));
+        assert_eq!(queue.next_batch(), faults("b", 1));
     }
 
     #[test]
-    fn it_has_an_end() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        let mut waiting: Vec<_> = (0..MOST).map(|_| queue.push(faults("a", 1), now).expect("room")).collect();
+    fn queue_is_bounded() {
+        let (mut queue, now) = (RequestQueue::default(), Instant::now());
+        let mut receivers: Vec<_> =
+            (0..MAX_REQUESTS).map(|_| queue.push(faults("a", 1), now).expect("room")).collect();
         assert_eq!(queue.push(faults("a", 1), now).err(), Some(Full));
-        waiting.pop();
-        queue.batch();
-        assert!(queue.push(faults("a", 1), now).is_ok(), "who has gone makes room, with the next batch");
+        receivers.pop();
+        queue.next_batch();
+        assert!(queue.push(faults("a", 1), now).is_ok(), "a closed request makes room with the next batch");
     }
 
-    /// What ClusterD took is told to those whose it was, whoever went meanwhile.
     #[test]
-    fn who_goes_while_a_batch_is_under_way_keeps_his_place() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        let gone = queue.push(faults("a", 1), now).expect("room");
-        let mut others: Vec<_> = (1..MOST).map(|_| queue.push(faults("b", 1), now).expect("room")).collect();
-        assert_eq!(queue.batch().len(), MAX_BATCH);
-        drop(gone);
+    fn request_closed_in_flight_keeps_its_place() {
+        let (mut queue, now) = (RequestQueue::default(), Instant::now());
+        let closed = queue.push(faults("a", 1), now).expect("room");
+        let mut others: Vec<_> =
+            (1..MAX_REQUESTS).map(|_| queue.push(faults("b", 1), now).expect("room")).collect();
+        assert_eq!(queue.next_batch().len(), MAX_BATCH);
+        drop(closed);
         assert_eq!(queue.push(faults("c", 1), now).err(), Some(Full));
-        queue.taken(MAX_BATCH);
-        let answered = others.iter_mut().filter_map(|other| other.try_recv().ok()).count();
-        assert_eq!(answered, MAX_BATCH - 1);
+        queue.complete(MAX_BATCH);
+        let completed = others.iter_mut().filter_map(|other| other.try_recv().ok()).count();
+        assert_eq!(completed, MAX_BATCH - 1);
     }
 }

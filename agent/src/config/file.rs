@@ -106,15 +106,15 @@ pub(super) struct Relay {
     pub(super) recall_after_dump: Option<bool>,
     pub(super) fast_dump: Option<bool>,
     pub(super) config_map_namespace: At<String>,
-    pub(super) via: Option<Via>,
+    pub(super) gateway: Option<Gateway>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Via {
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Gateway {
     pub(super) address: At<String>,
-    pub(super) authority: At<String>,
-    pub(super) token: At<String>,
+    pub(super) ca_file: At<String>,
+    pub(super) token_file: At<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

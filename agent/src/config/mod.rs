@@ -11,7 +11,7 @@ mod tests;
 use std::path::Path;
 
 pub use self::faults::FaultSettings;
-pub use self::relay::{RelaySettings, Via};
+pub use self::relay::{GatewaySettings, RelaySettings};
 use crate::{checks, preload, readiness};
 pub use swansong_runtime::config::{ConfigError, Problem, Problems};
 

@@ -19,19 +19,19 @@ pub struct RelaySettings {
     pub settings: Settings,
     /// Where a ConfigMap is written if ClusterD doesn't answer; `None` for nowhere.
     pub config_map_namespace: Option<String>,
-    /// The cluster's relay, if there is one.
-    pub via: Option<Via>,
+    /// The gateway, if there is one.
+    pub gateway: Option<GatewaySettings>,
 }
 
-/// The cluster's relay.
+/// The gateway and how an agent authenticates.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Via {
+pub struct GatewaySettings {
     /// `HOST:PORT`.
     pub address: String,
-    /// The certificates of the authority that signed the relay's.
-    pub authority: PathBuf,
-    /// The projected token that says who this is.
-    pub token: PathBuf,
+    /// The file with the CA of the gateway's certificate, PEM.
+    pub ca_file: PathBuf,
+    /// The file with the projected service account token.
+    pub token_file: PathBuf,
 }
 
 impl Default for RelaySettings {
@@ -42,7 +42,7 @@ impl Default for RelaySettings {
             outbox: PathBuf::from("/var/lib/swansong"),
             settings: Settings::default(),
             config_map_namespace: Some("swansong-agent".to_owned()),
-            via: None,
+            gateway: None,
         }
     }
 }
@@ -83,50 +83,50 @@ impl Parser {
             }
             relay.config_map_namespace = Some(namespace.value).filter(|name| !name.is_empty());
         }
-        if let Some(via) = section.via {
-            relay.via = self.via(via);
+        if let Some(gateway) = section.gateway {
+            relay.gateway = self.gateway(gateway);
         }
         relay.enabled = section.enabled.unwrap_or(false);
         self.config.faults.relay = relay;
     }
 
-    fn via(&mut self, via: file::Via) -> Option<Via> {
-        let Some(address) = via.address else {
-            if let Some(path) = via.authority.or(via.token) {
-                let problem = "an address is missing, HOST:PORT of the cluster's relay".to_owned();
-                self.problem(&path.referenced, "faults.relay.via", problem);
+    fn gateway(&mut self, section: file::Gateway) -> Option<GatewaySettings> {
+        let Some(address) = section.address else {
+            if let Some(path) = section.ca_file.or(section.token_file) {
+                let problem = "an address is missing, HOST:PORT of the gateway".to_owned();
+                self.problem(&path.referenced, "faults.relay.gateway", problem);
             }
             return None;
         };
-        let mut relay = Via::at(&address.value);
-        if relay.is_none() {
-            let problem = format!("{:?} isn't HOST:PORT of the cluster's relay", address.value);
-            self.problem(&address.referenced, "faults.relay.via.address", problem);
+        let mut gateway = GatewaySettings::at(&address.value);
+        if gateway.is_none() {
+            let problem = format!("{:?} isn't HOST:PORT of the gateway", address.value);
+            self.problem(&address.referenced, "faults.relay.gateway.address", problem);
         }
-        let authority = self.path("faults.relay.via.authority", via.authority);
-        let token = self.path("faults.relay.via.token", via.token);
-        if let Some(relay) = &mut relay {
-            relay.authority = authority.map_or_else(|| relay.authority.clone(), PathBuf::from);
-            relay.token = token.map_or_else(|| relay.token.clone(), PathBuf::from);
+        let ca_file = self.path("faults.relay.gateway.caFile", section.ca_file);
+        let token_file = self.path("faults.relay.gateway.tokenFile", section.token_file);
+        if let Some(gateway) = &mut gateway {
+            gateway.ca_file = ca_file.map_or_else(|| gateway.ca_file.clone(), PathBuf::from);
+            gateway.token_file = token_file.map_or_else(|| gateway.token_file.clone(), PathBuf::from);
         }
-        relay
+        gateway
     }
 }
 
-impl Via {
-    /// The relay at `address`, `HOST:PORT`, with its files where the manifests mount them.
+impl GatewaySettings {
+    /// The gateway at `address`, `HOST:PORT`, with the files where the manifests mount them.
     pub fn at(address: &str) -> Option<Self> {
         let (host, port) = address.rsplit_once(':')?;
         let is_valid =
             !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port > 0);
         is_valid.then(|| Self {
             address: address.to_owned(),
-            authority: PathBuf::from("/var/run/swansong-relay/ca.crt"),
-            token: PathBuf::from("/var/run/swansong-relay/token"),
+            ca_file: PathBuf::from("/var/run/swansong-gateway/ca.crt"),
+            token_file: PathBuf::from("/var/run/swansong-gateway/token"),
         })
     }
 
-    /// The name that the relay's certificate has to have.
+    /// The name that the gateway's certificate has to have.
     pub fn server_name(&self) -> &str {
         self.address.rsplit_once(':').map_or(&*self.address, |(host, _)| host)
     }

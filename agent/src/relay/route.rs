@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 use swansong_clusterd::{PublicFault, SendError, Transport, config_map};
 use swansong_clusterd_client::GrpcClient;
-use swansong_gateway::client::RelaySink;
+use swansong_gateway::client::GatewayClient;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// The cluster's relay.
 #[derive(Debug)]
 pub(crate) struct ByRelay {
-    sink: RelaySink,
+    sink: GatewayClient,
     /// Since when it has only been asking for time.
     put_off: Mutex<PutOff>,
 }
@@ -69,7 +69,7 @@ impl PutOff {
 }
 
 impl ByRelay {
-    pub(crate) fn new(sink: RelaySink) -> Self {
+    pub(crate) fn new(sink: GatewayClient) -> Self {
         Self { sink, put_off: Mutex::default() }
     }
 

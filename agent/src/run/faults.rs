@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use swansong_clusterd_client::AddressError;
 use swansong_clusterd_client::GrpcClient;
-use swansong_gateway::client::{self, RelaySink};
+use swansong_gateway::client::{self, GatewayClient};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -57,14 +57,14 @@ pub(super) fn start(
         namespace: namespace.clone(),
         node: shared.node_name.clone(),
     });
-    let relay = settings.via.as_ref().map(|via| {
-        ByRelay::new(RelaySink::new(client::Settings {
-            address: via.address.clone(),
-            server_name: via.server_name().to_owned(),
-            authority: via.authority.clone(),
-            token: via.token.clone(),
-            connect: config.checks.clusterd.timeout,
-            deadline: VIA_PATIENCE,
+    let relay = settings.gateway.as_ref().map(|gateway| {
+        ByRelay::new(GatewayClient::new(client::Settings {
+            address: gateway.address.clone(),
+            server_name: gateway.server_name().to_owned(),
+            ca_file: gateway.ca_file.clone(),
+            token_file: gateway.token_file.clone(),
+            connect_timeout: config.checks.clusterd.timeout,
+            request_timeout: VIA_PATIENCE,
         }))
     });
     let routes = Routes { relay, grpc, config_map };

@@ -1,17 +1,17 @@
-//! Whom the relay lets in, by the API server's word and with the rights that `manifests/relay` gives it.
+//! Which tokens the gateway accepts, with the rights that `manifests/gateway` gives it.
 
 use std::path::Path;
 
 use serde_json::json;
 use swansong_gateway::AUDIENCE;
-use swansong_gateway::review::{ApiServer, Doorkeeper, Refused};
+use swansong_gateway::auth::{AuthError, TokenAuthenticator};
 use swansong_testcluster::Cluster;
 
 use crate::support::{REPOSITORY, create, rig};
 
 const NAMESPACE: &str = "swansong-agent";
-const POD: &str = "relay-test";
-const NODE: &str = "relay-node";
+const POD: &str = "gateway-test";
+const NODE: &str = "gateway-node";
 
 async fn token(cluster: &Cluster, account: &str, audience: &str, bound: bool) -> String {
     let mut arguments = vec!["create", "token", account, "--namespace", NAMESPACE, "--audience", audience];
@@ -21,9 +21,9 @@ async fn token(cluster: &Cluster, account: &str, audience: &str, bound: bool) ->
     cluster.kubectl(&arguments).await.unwrap().trim().to_owned()
 }
 
-/// `token` with another character in the midst of its signature. Not the last one: of that, base64 leaves four bits
-/// unread, so one token in four would stay as it was.
-fn changed(token: &str) -> String {
+/// Changes a character in the middle of the signature. base64 ignores four bits of the last one, so one token in four
+/// would remain valid.
+fn tamper(token: &str) -> String {
     let signature = token.rfind('.').unwrap() + 1;
     let middle = usize::midpoint(signature, token.len());
     let other = if token.as_bytes()[middle] == b'A' { "B" } else { "A" };
@@ -31,9 +31,9 @@ fn changed(token: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_agents_token_names_its_node_and_no_other_token_is_taken() {
+async fn accepts_only_tokens_of_agents() {
     let cluster = rig().await.cluster;
-    for folder in ["manifests/agent", "manifests/relay"] {
+    for folder in ["manifests/agent", "manifests/gateway"] {
         let folder = Path::new(REPOSITORY).join(folder);
         cluster.kubectl(&["apply".as_ref(), "--kustomize".as_ref(), folder.as_os_str()]).await.unwrap();
     }
@@ -48,23 +48,23 @@ async fn an_agents_token_names_its_node_and_no_other_token_is_taken() {
     });
     create(&client, NAMESPACE, pod).await.unwrap();
 
-    let relay = cluster.client_as(NAMESPACE, "swansong-relay").await.unwrap();
-    let door = Doorkeeper::new(ApiServer::new(relay), NAMESPACE, "swansong-agent");
-    let agents = token(cluster, "swansong-agent", AUDIENCE, true).await;
-    assert_eq!(door.node_of(&agents).await, Ok(NODE.to_owned()));
+    let gateway = cluster.client_as(NAMESPACE, "swansong-gateway").await.unwrap();
+    let authenticator = TokenAuthenticator::new(gateway, NAMESPACE, "swansong-agent");
+    let valid = token(cluster, "swansong-agent", AUDIENCE, true).await;
+    assert_eq!(authenticator.authenticate(&valid).await, Ok(NODE.to_owned()));
 
-    let refused = [
+    let invalid = [
         ("no node", token(cluster, "swansong-agent", AUDIENCE, false).await),
         (
             "another audience",
             token(cluster, "swansong-agent", "https://kubernetes.default.svc.cluster.local", true).await,
         ),
-        ("another account", token(cluster, "swansong-relay", AUDIENCE, false).await),
-        ("changed", changed(&agents)),
+        ("another account", token(cluster, "swansong-gateway", AUDIENCE, false).await),
+        ("tampered", tamper(&valid)),
         ("nonsense", "nonsense".to_owned()),
     ];
-    for (what, token) in refused {
-        let said = door.node_of(&token).await;
-        assert!(matches!(said, Err(Refused::NotAnAgent(_))), "{what}: {said:?}");
+    for (what, token) in invalid {
+        let result = authenticator.authenticate(&token).await;
+        assert!(matches!(result, Err(AuthError::NotAnAgent(_))), "{what}: {result:?}");
     }
 }

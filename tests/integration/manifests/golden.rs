@@ -4,11 +4,11 @@ use std::{env, fs};
 
 use serde_json::json;
 
-use crate::kustomize::{AGENT_OVERLAYS, OVERLAYS, RELAY_OVERLAYS, identity, kustomize, parse, root};
+use crate::kustomize::{AGENT_OVERLAYS, GATEWAY_OVERLAYS, OVERLAYS, identity, kustomize, parse, root};
 
 #[test]
 fn the_golden_files_are_up_to_date() {
-    for overlay in OVERLAYS.into_iter().chain(AGENT_OVERLAYS).chain(RELAY_OVERLAYS) {
+    for overlay in OVERLAYS.into_iter().chain(AGENT_OVERLAYS).chain(GATEWAY_OVERLAYS) {
         let rendered = kustomize(&root().join("manifests").join(overlay));
         let name = overlay.rsplit('/').next().expect("a name");
         let path = root().join(format!("tests/integration/manifests/golden/{name}.yaml"));

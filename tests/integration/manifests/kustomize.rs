@@ -18,7 +18,7 @@ pub(crate) const AGENT_OVERLAYS: [&str; 5] = [
     "overlays/agent-mindcluster-preload-check",
     "overlays/agent-preload-check",
 ];
-pub(crate) const RELAY_OVERLAYS: [&str; 2] = ["relay", "overlays/agent-relay"];
+pub(crate) const GATEWAY_OVERLAYS: [&str; 2] = ["gateway", "overlays/agent-gateway"];
 pub(crate) const NAMESPACE: &str = "swansong-system";
 
 pub(crate) fn root() -> PathBuf {

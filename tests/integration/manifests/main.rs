@@ -7,11 +7,11 @@
 mod admission;
 mod agent;
 mod configuration;
+mod gateway;
 mod golden;
 mod image;
 mod kustomize;
 mod network;
 mod pods;
 mod references;
-mod relay;
 mod rights;

@@ -1,4 +1,4 @@
-//! A cluster in which a switch fails: agents, relays if there are any, and the stand-in ClusterD with its real limits.
+//! A cluster in which a switch fails: agents, gateways if there are any, and the fake ClusterD with its real limits.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::authentication::v1::{TokenReviewStatus, UserInfo};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewStatus, UserInfo};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
@@ -14,89 +14,89 @@ use swansong_clusterd::{Class, FaultType, PublicFault, SendError, Transport};
 use swansong_clusterd_client::GrpcClient;
 use swansong_fake_clusterd::{Effect, Settings, StandIn};
 use swansong_fault_model::Assertion;
-use swansong_gateway::budget::Budget;
-use swansong_gateway::client::{RelaySink, Settings as Way};
-use swansong_gateway::http::{Shared, router};
+use swansong_gateway::auth::TokenAuthenticator;
+use swansong_gateway::client::{self, GatewayClient};
+use swansong_gateway::dispatcher::Dispatcher;
+use swansong_gateway::http::router;
 use swansong_gateway::listen::serve;
 use swansong_gateway::metrics::Metrics;
-use swansong_gateway::pump::Pump;
-use swansong_gateway::review::{Doorkeeper, Reviewer};
+use swansong_gateway::rate_limit::RateLimiter;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
-/// How long the API server takes for a review.
-const REVIEW: Duration = Duration::from_millis(5);
+/// How long the API server takes for a TokenReview.
+const REVIEW_DELAY: Duration = Duration::from_millis(5);
 const OCCURRED: u64 = 1_756_000_000_000;
 
-/// What is tried.
+/// The scenario.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     /// Agents.
     pub(crate) agents: u32,
-    /// Of them, those behind the switch.
+    /// Agents behind the switch.
     pub(crate) hit: u32,
-    /// Relays; without one each agent sends by itself.
-    pub(crate) relays: u32,
-    /// When to give up.
-    pub(crate) bound: Duration,
+    /// Gateways; without one each agent sends directly.
+    pub(crate) gateways: u32,
+    /// The time limit.
+    pub(crate) limit: Duration,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    /// Faults there were.
+    /// All faults.
     pub(crate) faults: usize,
-    /// Faults that ClusterD took.
-    pub(crate) taken: usize,
-    /// Of nodes whose faults ClusterD took in another order than they occurred in.
+    /// Faults that ClusterD accepted.
+    pub(crate) accepted: usize,
+    /// Nodes whose faults ClusterD received in another order than they occurred in.
     pub(crate) reordered: usize,
-    /// Until half of what was taken had been.
+    /// When half of the accepted faults were accepted.
     pub(crate) half: Option<Duration>,
-    /// Until the last.
+    /// When the last was accepted.
     pub(crate) last: Option<Duration>,
-    /// Messages that ClusterD took.
+    /// Messages that ClusterD accepted.
     pub(crate) messages: usize,
-    /// Answers 410.
+    /// Responses 410.
     pub(crate) refused: usize,
-    /// Requests that the relays still hold.
-    pub(crate) waiting: usize,
-    /// Connections to ClusterD at one time.
+    /// Requests that are still queued in the gateways.
+    pub(crate) queued: usize,
+    /// The peak of concurrent connections to ClusterD.
     pub(crate) connections: usize,
-    /// The most memory that the whole process had, in MiB.
+    /// The peak memory of the whole process, in MiB.
     pub(crate) memory: u64,
 }
 
-/// Runs it.
+/// Runs the scenario.
 pub(crate) async fn run(plan: Plan) -> Figures {
     let settings = Settings { per_source: usize::MAX, ..Settings::default() };
     let clusterd = StandIn::start(settings).await.expect("it listens");
     let site = Site::new();
-    let mut relays = Vec::new();
-    for _ in 0..plan.relays {
-        relays.push(site.relay(&clusterd.url(), plan.relays, Duration::from_secs(20)).await);
+    let mut gateways = Vec::new();
+    for _ in 0..plan.gateways {
+        gateways.push(site.gateway(&clusterd.url(), plan.gateways, Duration::from_secs(20)).await);
     }
     let (start, started) = watch::channel(false);
     let mut agents = JoinSet::new();
     for i in 0..plan.agents {
         let faults = if i < plan.hit { faults(i) } else { VecDeque::new() };
         let started = started.clone();
-        if let Some(relay) = relays.get(usize::try_from(i % plan.relays.max(1)).expect("few")) {
-            let sink = site.sink(relay, &node(i), i < plan.hit);
-            agents.spawn(agent(sink, faults, started));
+        if let Some(gateway) = gateways.get(usize::try_from(i % plan.gateways.max(1)).expect("few")) {
+            let client = site.client(gateway, &node(i), i < plan.hit);
+            agents.spawn(agent(client, faults, started));
         } else {
-            let sink = GrpcClient::new(&clusterd.url(), Duration::from_secs(5)).expect("an address");
-            agents.spawn(agent(sink, faults, started));
+            let client = GrpcClient::new(&clusterd.url(), Duration::from_secs(5)).expect("an address");
+            agents.spawn(agent(client, faults, started));
         }
     }
     let from = clusterd.clock().now();
     start.send_replace(true);
-    let _ = timeout(plan.bound, async { while agents.join_next().await.is_some() {} }).await;
+    let _ = timeout(plan.limit, async { while agents.join_next().await.is_some() {} }).await;
     agents.shutdown().await;
-    let waiting = relays.iter().map(|relay| relay.pump.waiting()).sum();
-    Figures { waiting, ..figures(plan, &clusterd, from) }
+    let queued = gateways.iter().map(|gateway| gateway.dispatcher.queue_len()).sum();
+    Figures { queued, ..figures(plan, &clusterd, from) }
 }
 
 fn figures(plan: Plan, clusterd: &StandIn, from: u64) -> Figures {
@@ -114,19 +114,19 @@ fn figures(plan: Plan, clusterd: &StandIn, from: u64) -> Figures {
     };
     Figures {
         faults: expected.iter().map(VecDeque::len).sum(),
-        taken: times.len(),
+        accepted: times.len(),
         reordered: expected.iter().filter(|faults| !in_order(faults)).count(),
         half: times.get(times.len() / 2).copied(),
         last: times.last().copied(),
         messages: ledger.answered(0),
         refused: ledger.answered(410),
-        waiting: 0,
+        queued: 0,
         connections: clusterd.connections().most,
         memory: most_memory(),
     }
 }
 
-/// Of this process, in MiB.
+/// The peak memory of this process, in MiB.
 fn most_memory() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -153,20 +153,24 @@ fn faults(i: u32) -> VecDeque<PublicFault> {
     (0..=i % 2).map(fault).collect()
 }
 
-/// Tells its faults one after the other, each until it is taken.
-async fn agent(sink: impl Transport, mut outbox: VecDeque<PublicFault>, mut started: watch::Receiver<bool>) {
+/// Sends its faults one after the other and retries each until it is accepted.
+async fn agent(
+    transport: impl Transport,
+    mut faults: VecDeque<PublicFault>,
+    mut started: watch::Receiver<bool>,
+) {
     let _ = started.wait_for(|started| *started).await;
-    let mut pause = Duration::from_millis(500);
-    while let Some(fault) = outbox.front() {
-        match sink.send(std::slice::from_ref(fault)).await {
+    let mut delay = Duration::from_millis(500);
+    while let Some(fault) = faults.front() {
+        match transport.send(std::slice::from_ref(fault)).await {
             Ok(()) => {
-                outbox.pop_front();
-                pause = Duration::from_millis(500);
+                faults.pop_front();
+                delay = Duration::from_millis(500);
             }
             Err(error) => {
-                let after = if let SendError::RetryAfter { after, .. } = error { after } else { pause };
+                let after = if let SendError::RetryAfter { after, .. } = error { after } else { delay };
                 sleep(after.mul_f64(0.5 + fastrand::f64())).await;
-                pause = Duration::from_secs(8).min(pause * 2);
+                delay = Duration::from_secs(8).min(delay * 2);
             }
         }
     }
@@ -178,35 +182,37 @@ pub(crate) struct Site {
     tls: Arc<ServerConfig>,
 }
 
-/// A relay that serves until it is dropped.
-pub(crate) struct Relay {
-    /// Where.
+/// A gateway that serves until it is dropped.
+pub(crate) struct Gateway {
     pub(crate) address: String,
-    /// Its way to ClusterD.
-    pub(crate) pump: Arc<Pump>,
+    pub(crate) dispatcher: Arc<Dispatcher>,
     _tasks: JoinSet<()>,
 }
 
-/// The API server: a token is the name of the node.
-pub(crate) struct ByName;
-
-impl Reviewer for ByName {
-    async fn review(&self, token: &str) -> Result<TokenReviewStatus, String> {
-        sleep(REVIEW).await;
+/// An API server that takes a token for the name of the agent's node.
+fn api_server() -> kube::Client {
+    let service = tower::service_fn(async |request: http::Request<kube::client::Body>| {
+        sleep(REVIEW_DELAY).await;
+        let body = request.into_body().collect_bytes().await.expect("a body");
+        let mut review: TokenReview = serde_json::from_slice(&body).expect("a review");
+        let token = review.spec.token.take().unwrap_or_default();
         let extra =
-            BTreeMap::from([("authentication.kubernetes.io/node-name".to_owned(), vec![token.to_owned()])]);
+            BTreeMap::from([("authentication.kubernetes.io/node-name".to_owned(), vec![token.clone()])]);
         let username = Some("system:serviceaccount:swansong-agent:swansong-agent".to_owned());
-        Ok(TokenReviewStatus {
+        review.status = Some(TokenReviewStatus {
             authenticated: Some(token.starts_with("worker-")),
             audiences: Some(vec![swansong_gateway::AUDIENCE.to_owned()]),
             user: Some(UserInfo { username, extra: Some(extra), ..UserInfo::default() }),
             error: None,
-        })
-    }
+        });
+        let body = serde_json::to_vec(&review).expect("JSON");
+        Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::from(body)))
+    });
+    kube::Client::new(service, "default")
 }
 
 impl Site {
-    /// A new authority and a certificate for `relay`.
+    /// Creates a CA and a certificate for the name `gateway`.
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut authority = CertificateParams::default();
@@ -216,7 +222,7 @@ impl Site {
         fs::write(folder.path().join("ca.crt"), certificate.pem()).expect("ca.crt");
         let issuer = Issuer::new(authority, authority_key);
         let key = KeyPair::generate().expect("a key");
-        let leaf = CertificateParams::new(vec!["relay".to_owned()]).expect("a name");
+        let leaf = CertificateParams::new(vec!["gateway".to_owned()]).expect("a name");
         let leaf = leaf.signed_by(&key, &issuer).expect("a certificate");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = ServerConfig::builder_with_provider(provider)
@@ -231,46 +237,46 @@ impl Site {
         Self { folder, tls: Arc::new(tls) }
     }
 
-    /// One of `replicas` relays, in which requests wait for `patience`.
-    pub(crate) async fn relay(&self, clusterd: &str, replicas: u32, patience: Duration) -> Relay {
+    /// Starts one of `replicas` gateways with this request timeout.
+    pub(crate) async fn gateway(&self, clusterd: &str, replicas: u32, request_timeout: Duration) -> Gateway {
         let metrics = Arc::new(Metrics::default());
-        let pump = Arc::new(Pump::new(patience, Arc::clone(&metrics)));
-        let door = Doorkeeper::new(ByName, "swansong-agent", "swansong-agent");
-        let shared = Shared { door, pump: Arc::clone(&pump), metrics };
+        let dispatcher = Arc::new(Dispatcher::new(request_timeout, Arc::clone(&metrics)));
+        let authenticator = TokenAuthenticator::new(api_server(), "swansong-agent", "swansong-agent");
+        let routes = router(authenticator, Arc::clone(&dispatcher), metrics);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
-        let sink = GrpcClient::new(clusterd, Duration::from_secs(5)).expect("an address");
-        let budget = Budget::of_one_of(replicas, Instant::now());
-        let (sending, tls) = (Arc::clone(&pump), Arc::clone(&self.tls));
+        let client = GrpcClient::new(clusterd, Duration::from_secs(5)).expect("an address");
+        let limiter = RateLimiter::for_replicas(replicas);
+        let (sending, tls) = (Arc::clone(&dispatcher), Arc::clone(&self.tls));
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move { match sending.run(sink, budget).await {} });
-        tasks.spawn(serve(listener, Some(tls), router(shared), std::future::pending(), Duration::ZERO));
-        Relay { address, pump, _tasks: tasks }
+        tasks.spawn(async move { match sending.run(client, limiter).await {} });
+        tasks.spawn(serve(listener, Some(tls), routes, std::future::pending(), Duration::ZERO));
+        Gateway { address, dispatcher, _tasks: tasks }
     }
 
-    /// The file of the authority.
-    pub(crate) fn authority(&self) -> PathBuf {
+    /// The CA file.
+    pub(crate) fn ca_file(&self) -> PathBuf {
         self.folder.path().join("ca.crt")
     }
 
-    /// A file with a token.
-    pub(crate) fn token(&self, token: &str) -> PathBuf {
+    /// Creates a token file.
+    pub(crate) fn token_file(&self, token: &str) -> PathBuf {
         let path = self.folder.path().join(token);
         fs::write(&path, token).expect("a token");
         path
     }
 
-    /// An agent's way to `relay`.
-    pub(crate) fn sink(&self, relay: &Relay, node: &str, has_token: bool) -> RelaySink {
-        let token = if has_token { self.token(node) } else { Path::new("/nowhere").to_owned() };
-        RelaySink::new(Way {
-            address: relay.address.clone(),
-            server_name: "relay".to_owned(),
-            authority: self.authority(),
-            token,
-            // Of ten thousand agents on a machine of two cores.
-            connect: Duration::from_secs(25),
-            deadline: Duration::from_secs(25),
+    /// Creates an agent's client.
+    pub(crate) fn client(&self, gateway: &Gateway, node: &str, has_token: bool) -> GatewayClient {
+        let token_file = if has_token { self.token_file(node) } else { Path::new("/nowhere").to_owned() };
+        GatewayClient::new(client::Settings {
+            address: gateway.address.clone(),
+            server_name: "gateway".to_owned(),
+            ca_file: self.ca_file(),
+            token_file,
+            // For ten thousand agents on a machine with two cores.
+            connect_timeout: Duration::from_secs(25),
+            request_timeout: Duration::from_secs(25),
         })
     }
 }
