@@ -30,7 +30,7 @@ impl Uninject {
                 UndoError::Shape(shape) => shape.into(),
                 error @ UndoError::Record { .. } => ObjectFault::Other(error.to_string()),
             })?;
-            for what in undo.stays {
+            for what in undo.remaining {
                 // Writing into a String has no way to fail.
                 let _ = writeln!(warnings, "warning: {} {}: {what}", object.kind, object.place());
             }

@@ -1,5 +1,5 @@
-//! Job files of other people, through the real API server with the webhook on. They lie beside the repository
-//! where it is developed; elsewhere our own fixtures of the same shapes stand for them.
+//! Job files of users, created in a cluster with the webhook. They aren't part of the repository; without them the test
+//! uses fixtures of the same shapes.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// What a user would create again from what the API server once stored.
+/// Removes what the API server added to a stored object.
 fn strip(object: &mut Value, namespace: &str) {
     object.as_object_mut().unwrap().remove("status");
     let metadata = object["metadata"].as_object_mut().unwrap();
@@ -30,14 +30,14 @@ fn strip(object: &mut Value, namespace: &str) {
         metadata.remove(server_side);
     }
     metadata.insert("namespace".to_owned(), json!(namespace));
-    // One of the files leaves the name to its reader.
+    // One of the files has no name.
     if metadata.get("name").is_none_or(Value::is_null) {
         metadata.insert("name".to_owned(), json!("unnamed"));
     }
     if object["kind"] == "Pod" {
         let spec = object["spec"].as_object_mut().unwrap();
         spec.remove("nodeName");
-        // Made for the cluster they were taken from.
+        // These belong to the cluster of the file.
         spec.remove("serviceAccount");
         spec.remove("serviceAccountName");
     }
@@ -50,7 +50,7 @@ fn objects(file: &Path) -> Vec<Value> {
     serde_json::Deserializer::from_slice(&output.stdout).into_iter().map(Result::unwrap).collect()
 }
 
-/// Whether the API server takes the object where no webhook of ours looks.
+/// Whether the API server accepts the object without our webhook.
 async fn is_valid_by_itself(client: &kube::Client, object: &Value) -> bool {
     const EXCLUDED: &str = "kube-public";
     let mut object = object.clone();
@@ -62,7 +62,7 @@ async fn is_valid_by_itself(client: &kube::Client, object: &Value) -> bool {
 
 /// What the API server takes without us it takes with us, and it comes out complete.
 #[tokio::test]
-async fn every_file_passes_and_comes_out_complete() {
+async fn every_input_is_accepted_and_injected() {
     let rig = rig().await;
     let client = rig.cluster.client().await.unwrap();
     let mut injected = 0;

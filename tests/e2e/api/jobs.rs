@@ -1,4 +1,4 @@
-//! Jobs: the annotation in, a dump-ready job out.
+//! Injection of jobs.
 
 use serde_json::{Value, json};
 use swansong_inject::reason::Reason;
@@ -29,7 +29,7 @@ fn volcano_job(name: &str, strategy: &str) -> Value {
     })
 }
 
-/// Jobs that ask for nothing, in every shape that a condition could stumble over.
+/// Jobs without a strategy, whose missing or empty maps a CEL condition has to handle.
 pub(crate) fn without_strategy() -> Vec<Value> {
     let mut jobs = Vec::new();
     for (number, metadata) in [
@@ -54,7 +54,7 @@ pub(crate) fn without_strategy() -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn an_ascend_job_with_only_the_annotation_comes_out_ready() {
+async fn an_ascend_job_with_only_the_annotation_is_injected() {
     let rig = rig().await;
     let namespace = rig.cluster.namespace("ascendjob").await.unwrap();
     let client = rig.cluster.client().await.unwrap();
@@ -81,7 +81,7 @@ async fn an_ascend_job_with_only_the_annotation_comes_out_ready() {
             container["env"].as_array().unwrap().iter().map(|entry| entry["name"].clone()).collect();
         assert_eq!(names, ["POD_IP", "TTP_PORT", "TASKD_PROCESS_ENABLE", "LD_PRELOAD"]);
 
-        // Its Pods carry everything and need no operation.
+        // Its Pods have everything and need no operation.
         let name = format!("j-{}-0", replica.to_lowercase());
         let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"]});
         pod["metadata"]["name"] = json!(name);
@@ -98,7 +98,7 @@ async fn an_ascend_job_with_only_the_annotation_comes_out_ready() {
 }
 
 #[tokio::test]
-async fn a_padded_strategy_is_stored_as_the_operator_reads_it() {
+async fn a_padded_strategy_is_stored_normalised() {
     let rig = rig().await;
     let namespace = rig.cluster.namespace("padded").await.unwrap();
     let client = rig.cluster.client().await.unwrap();
@@ -125,9 +125,9 @@ async fn a_volcano_job_gets_label_strategy_and_env() {
     );
 }
 
-/// kubernetes#61998, #58032 (B48): changing templates of controllers that reconcile would loop.
+/// Changing templates of controllers that reconcile would loop (kubernetes#61998, #58032).
 #[tokio::test]
-async fn other_workloads_are_untouched_online() {
+async fn other_workloads_are_not_changed_in_a_cluster() {
     let rig = rig().await;
     let namespace = rig.cluster.namespace("others").await.unwrap();
     let client = rig.cluster.client().await.unwrap();

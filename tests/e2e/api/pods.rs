@@ -27,7 +27,7 @@ fn env<'p>(pod: &'p Value, name: &str) -> Option<&'p Value> {
 }
 
 #[tokio::test]
-async fn a_pod_known_by_the_operators_marker_is_made_ready() {
+async fn a_pod_with_the_marker_of_the_operator_is_injected() {
     let rig = rig().await;
     let namespace = rig.cluster.namespace("marked").await.unwrap();
     let client = rig.cluster.client().await.unwrap();
@@ -47,7 +47,7 @@ async fn a_pod_known_by_the_operators_marker_is_made_ready() {
 }
 
 #[tokio::test]
-async fn pods_that_are_not_ours_never_reach_the_webhook() {
+async fn pods_without_a_strategy_are_not_reviewed() {
     let rig = rig().await;
     let namespace = rig.cluster.namespace("strangers").await.unwrap();
     let client = rig.cluster.client().await.unwrap();
@@ -83,7 +83,7 @@ async fn pods_that_are_not_ours_never_reach_the_webhook() {
     assert_eq!(calls[0]["mutated"], true, "{calls:?}");
 }
 
-/// ovn-kubernetes PR#6053 (B51): a condition that fails on a missing map refuses the Pod under `Fail`.
+/// ovn-kubernetes PR#6053: a condition that fails on a missing map refuses the Pod under `Fail`.
 #[tokio::test]
 async fn match_conditions_never_fail_under_fail() {
     let rig = rig().await;
@@ -92,11 +92,11 @@ async fn match_conditions_never_fail_under_fail() {
         "failurePolicy": "Fail",
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
     });
-    // Nobody listens there: whatever is sent is refused.
-    let nobody = json!({"url": "https://127.0.0.1:1/mutate"});
+    // No server listens there, so every request is refused.
+    let unreachable = json!({"url": "https://127.0.0.1:1/mutate"});
     let client = rig.cluster.client().await.unwrap();
     let mut configuration =
-        crate::support::configuration(rig.cluster, "fail-closed", &nobody, &only_here).await;
+        crate::support::configuration(rig.cluster, "fail-closed", &unreachable, &only_here).await;
     for webhook in configuration["webhooks"].as_array_mut().unwrap() {
         webhook["name"] = json!(format!("strict.{}", webhook["name"].as_str().unwrap()));
     }
@@ -149,11 +149,11 @@ async fn match_conditions_never_fail_under_fail() {
     }
 }
 
-/// The API server's own validation has the last word on every odd Pod.
+/// Injected Pods of unusual shape pass the validation of the API server.
 #[tokio::test]
 async fn the_api_server_accepts_every_answer() {
     let rig = rig().await;
-    let namespace = rig.cluster.namespace("odd").await.unwrap();
+    let namespace = rig.cluster.namespace("validation").await.unwrap();
     let client = rig.cluster.client().await.unwrap();
     let source = json!({"configMapKeyRef": {"name": "c", "key": "k"}});
     let npu = json!({"limits": {"huawei.com/Ascend910": "8"}});
@@ -185,7 +185,7 @@ async fn the_api_server_accepts_every_answer() {
         assert!(examine(&stored).operations.is_empty(), "{name}");
     }
 
-    // B40: two containers under hostNetwork, one hostPort each.
+    // Two containers under hostNetwork get one hostPort each.
     let mut host = asking_pod(
         "host",
         &json!([{"name": "a", "image": "x", "resources": npu}, {"name": "b", "image": "x", "resources": npu}]),
@@ -196,7 +196,7 @@ async fn the_api_server_accepts_every_answer() {
     assert_eq!(ports.iter().map(|port| port["hostPort"].clone()).collect::<Vec<_>>(), [8000, 9601]);
     assert!(stored["spec"]["containers"][1].get("ports").is_none());
 
-    // B1–B6: native sidecars stay sidecars.
+    // Native sidecars keep their restartPolicy.
     let mut sidecars = asking_pod("sidecars", &json!([{"name": "ascend", "image": "x"}]));
     sidecars["spec"]["initContainers"] = json!([{"name": "a", "image": "x", "restartPolicy": "Always"}, {"name": "b", "image": "x", "restartPolicy": "Always"}]);
     sidecars["metadata"]["annotations"]["swansong.dev/containers"] = json!("ascend,b");
@@ -205,14 +205,14 @@ async fn the_api_server_accepts_every_answer() {
     assert_eq!([&init[0]["restartPolicy"], &init[1]["restartPolicy"]], ["Always", "Always"]);
     assert!(init[0].get("env").is_none() && init[1].get("env").is_some());
 
-    // B43: no name in the request.
+    // The request has no name.
     let mut generated = asking_pod("x", &json!([{"name": "ascend", "image": "x"}]));
     generated["metadata"]["generateName"] = json!("generated-");
     generated["metadata"].as_object_mut().unwrap().remove("name");
     let stored = create(&client, &namespace, generated).await.unwrap();
     assert!(env(&stored, "LD_PRELOAD").is_some());
 
-    // B49: a review holds the object with all its 1.3 MB.
+    // A review of 1.3 MB is injected.
     let big: Vec<_> =
         (0..9_000).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "x".repeat(100)})).collect();
     let stored = create(
@@ -225,9 +225,9 @@ async fn the_api_server_accepts_every_answer() {
     assert!(env(&stored, "LD_PRELOAD").is_some());
 }
 
-/// B44, B45: an injected Pod can be changed and debugged like any other.
+/// An injected Pod accepts changes of its metadata and ephemeral containers.
 #[tokio::test]
-async fn later_changes_are_not_in_the_way() {
+async fn injected_pods_can_be_updated() {
     let rig = rig().await;
     let namespace = rig.cluster.namespace("later").await.unwrap();
     let client = rig.cluster.client().await.unwrap();
@@ -250,7 +250,7 @@ async fn a_namespace_can_opt_out() {
     let namespace = rig.cluster.namespace("out").await.unwrap();
     rig.cluster.kubectl(&["label", "namespace", &namespace, "swansong.dev/inject=false"]).await.unwrap();
     let client = rig.cluster.client().await.unwrap();
-    // The label reaches the admission plugin's own watch a moment after the answer.
+    // The admission plugin watches namespaces and sees the label with a delay.
     let number = std::cell::Cell::new(0);
     swansong_testcluster::eventually("the label to be seen", std::time::Duration::from_secs(30), || async {
         number.set(number.get() + 1);
@@ -262,11 +262,11 @@ async fn a_namespace_can_opt_out() {
     .unwrap();
 }
 
-/// Warnings come back to whoever creates the Pod, and the audit log keeps what was done.
+/// The client gets the warnings, and the audit log has the annotations.
 #[tokio::test]
-async fn users_and_auditors_are_told() {
+async fn warnings_and_audit_annotations_are_returned() {
     let rig = rig().await;
-    let namespace = rig.cluster.namespace("told").await.unwrap();
+    let namespace = rig.cluster.namespace("warnings").await.unwrap();
     let pod = asking_pod(
         "p",
         &json!([{"name": "ascend", "image": "x", "ports": [{"containerPort": 8000, "name": "http"}]}]),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::support::run;
 
 #[test]
-fn the_message_names_place_and_remedy() {
+fn errors_name_place_and_remedy() {
     let pod = |spec: &str| {
         format!(
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: x, annotations: {{recover-strategy: dump}}}}\n{spec}\n"
@@ -51,7 +51,7 @@ fn the_message_names_place_and_remedy() {
 }
 
 #[test]
-fn files_that_cannot_be_read() {
+fn unreadable_files_are_named() {
     let cases: [(&[&str], &[u8], &[&str]); 7] = [
         (&["-f", "nowhere.yaml"], b"", &["nowhere.yaml", "no such file"]),
         (&["-f", "expected"], b"", &["expected", "directory"]),
@@ -73,7 +73,7 @@ fn files_that_cannot_be_read() {
 }
 
 #[test]
-fn a_bad_configuration_names_its_fault() {
+fn an_invalid_configuration_is_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("swansong.yaml");
     std::fs::write(&config, "nonsense: 1\n").expect("written");
@@ -85,7 +85,7 @@ fn a_bad_configuration_names_its_fault() {
 }
 
 #[test]
-fn a_damaged_record_stops_the_undo() {
+fn a_damaged_record_is_an_error_of_uninject() {
     let pod =
         "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    swansong.dev/injected: 'no'\nspec: {}\n";
     let complaint = run(&["uninject"], pod).complaint();
@@ -93,7 +93,7 @@ fn a_damaged_record_stops_the_undo() {
 }
 
 #[test]
-fn hostile_nesting_ends_in_an_error() {
+fn deep_nesting_is_an_error() {
     let deep = format!("kind: Foo\na: {}{}\n", "[".repeat(100_000), "]".repeat(100_000));
     run(&["inject"], deep).complaint();
     let json = format!("{{\"kind\":\"Foo\",\"a\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));

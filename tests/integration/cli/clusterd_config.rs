@@ -17,7 +17,7 @@ fn config(input: &str) -> Run {
 }
 
 #[test]
-fn without_a_file_it_starts_from_the_built_in_list() {
+fn without_a_file_the_built_in_list_is_extended() {
     let made = run(&["clusterd-config"], "");
     assert!(made.stderr.contains("/user1/mindx-dl/clusterd/publicCustomization.json"), "{}", made.stderr);
     for (code, list) in OURS {
@@ -36,7 +36,7 @@ fn without_a_file_it_starts_from_the_built_in_list() {
 }
 
 #[test]
-fn what_is_there_stays_and_the_second_time_changes_nothing() {
+fn existing_content_is_kept_and_a_second_run_changes_nothing() {
     let text = "{\"publicFaultResource\": [ \"XXX\" ],\n \"note\": {\"a\": 1.50},\n \"publicFaultCode\": {\"SeparateNPUCodes\": [\"010001008\"]}}";
     let first = config(text).output();
     assert!(
@@ -49,7 +49,7 @@ fn what_is_there_stays_and_the_second_time_changes_nothing() {
 }
 
 #[test]
-fn a_code_in_another_list_is_left_there_and_said() {
+fn a_code_in_another_list_is_kept_with_a_warning() {
     let made = config(r#"{"publicFaultCode": {"SubHealthFaultCodes": ["020011001"]}}"#);
     assert!(
         made.stderr.contains("warning: standard input: 020011001 stands in SubHealthFaultCodes"),
@@ -60,7 +60,7 @@ fn a_code_in_another_list_is_left_there_and_said() {
 }
 
 #[test]
-fn a_file_that_clusterd_would_not_take_is_refused_with_its_place() {
+fn a_file_that_clusterd_would_refuse_is_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let cases = [
         ("{\n  \"publicFaultCode\": {},\n}", "line 3, column 1", "isn't valid JSON"),

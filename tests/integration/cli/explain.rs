@@ -10,7 +10,7 @@ fn documents(input: &str) -> Vec<Value> {
 }
 
 #[test]
-fn every_document_has_every_key() {
+fn every_document_has_the_documented_keys() {
     let json = run(&["explain", "-o", "json", "-f", "apps.yaml", "-f", "list.yaml", "-f", "stream.yaml"], "");
     let json = json.json().remove(0);
     for document in json["documents"].as_array().expect("an array") {
@@ -43,7 +43,7 @@ fn every_document_has_every_key() {
 }
 
 #[test]
-fn what_is_no_workload_is_listed_too() {
+fn other_kinds_are_listed() {
     let documents =
         documents("kind: ConfigMap\nmetadata: {name: c, namespace: ns}\n---\na: 1\n---\n# nothing\n");
     let reasons: Vec<_> = documents.iter().map(|document| document["skipReason"].clone()).collect();
@@ -74,7 +74,7 @@ fn the_items_of_a_list_are_documents() {
 }
 
 #[test]
-fn the_exit_status_tells_of_warnings_when_asked() {
+fn fail_on_warning_sets_the_exit_status() {
     let windows = "apiVersion: v1\nkind: Pod\nmetadata: {annotations: {recover-strategy: dump}}\nspec:\n  os: {name: windows}\n  containers: [{name: a}]\n";
     let clean = windows.replace("windows", "linux");
     for (input, arguments, code) in [
@@ -91,7 +91,7 @@ fn the_exit_status_tells_of_warnings_when_asked() {
 }
 
 #[test]
-fn the_reset_config_map_is_noted_but_never_warned_about() {
+fn a_missing_reset_config_map_is_a_note() {
     let job = |namespace: &str| {
         format!(
             "apiVersion: mindxdl.gitee.com/v1\nkind: AscendJob\nmetadata:\n  name: j\n{namespace}  labels: {{framework: pytorch}}\n  annotations: {{recover-strategy: dump}}\nspec:\n  replicaSpecs:\n    Master: {{template: {{spec: {{containers: [{{name: ascend}}]}}}}}}\n"
@@ -123,7 +123,7 @@ fn the_reset_config_map_is_noted_but_never_warned_about() {
 }
 
 #[test]
-fn a_change_to_the_job_itself_is_told() {
+fn changes_of_the_job_metadata_are_listed() {
     let json = run(&["explain", "-o", "json", "-f", "ascendjob-mindspore.yaml"], "").json().remove(0);
     let action = &json["documents"][0]["actions"][0];
     assert_eq!(
@@ -133,7 +133,7 @@ fn a_change_to_the_job_itself_is_told() {
 }
 
 #[test]
-fn an_opt_out_that_is_copied_is_told() {
+fn a_copied_opt_out_is_listed() {
     let job = |annotations: &str| {
         format!(
             "apiVersion: mindxdl.gitee.com/v1\nkind: AscendJob\nmetadata: {{name: j, annotations: {{{annotations}}}}}\n\

@@ -23,7 +23,7 @@ fn a_second_injection_changes_nothing() {
 }
 
 #[test]
-fn the_undo_gives_back_the_same_bytes() {
+fn uninject_restores_the_same_bytes() {
     for path in inputs() {
         let original = std::fs::read_to_string(&path).expect("a text");
         let injected = run(&["inject"], &original).output();
@@ -42,7 +42,7 @@ fn only_lines_are_added_to_yaml() {
 }
 
 #[test]
-fn each_can_be_explained() {
+fn every_input_can_be_explained() {
     for path in inputs() {
         let name = path.to_string_lossy().into_owned();
         let text = run(&["explain", "-f", &name], "").output();

@@ -10,7 +10,7 @@ use crate::support::{run, workloads};
 const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  annotations:\n    recover-strategy: dump\nspec:\n  containers:\n  - name: ascend\n";
 
 #[test]
-fn what_nobody_asks_for_passes_byte_for_byte() {
+fn unrelated_documents_pass_byte_for_byte() {
     for text in [
         "",
         "\n",
@@ -51,7 +51,7 @@ fn only_the_changed_document_of_a_stream_changes() {
 }
 
 #[test]
-fn comments_between_a_dash_and_its_item_stay() {
+fn comments_between_a_dash_and_its_item_are_kept() {
     let text = "apiVersion: v1
 kind: Pod
 metadata: {name: p, annotations: {recover-strategy: dump}}
@@ -82,7 +82,7 @@ spec:
 }
 
 #[test]
-fn carriage_returns_and_a_missing_last_line_break_stay() {
+fn carriage_returns_and_a_missing_last_line_break_are_kept() {
     let windows = POD.replace('\n', "\r\n");
     let out = run(&["inject"], &windows).output();
     assert_eq!(out.matches('\n').count(), out.matches("\r\n").count(), "{out:?}");
@@ -103,7 +103,7 @@ fn carriage_returns_and_a_missing_last_line_break_stay() {
 }
 
 #[test]
-fn yaml_1_1_words_decide_as_the_api_server_sees_them() {
+fn yaml_1_1_scalars_are_read_like_kubectl() {
     let host = |word: &str| {
         POD.replace("spec:\n", &format!("spec:\n  hostNetwork: {word}\n"))
             .replace("name: p\n", "name: p\n  labels: {replica-type: worker}\n")
@@ -185,7 +185,7 @@ fn the_patch_has_the_documented_shape() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_swansong"))
         .args(["inject", "-o", "json", "-f", "pods-odd.yaml"])
         .current_dir(workloads())
@@ -201,7 +201,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn a_large_list_takes_no_time() {
+fn a_large_list_is_injected() {
     let item = "- apiVersion: v1\n  kind: Pod\n  metadata:\n    annotations:\n      recover-strategy: dump\n  spec:\n    containers:\n    - name: ascend\n";
     let list = format!("apiVersion: v1\nkind: List\nitems:\n{}", item.repeat(1000));
     let out = run(&["inject"], &list).output();

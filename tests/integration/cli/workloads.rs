@@ -40,7 +40,7 @@ fn a_second_injection_changes_nothing() {
 }
 
 #[test]
-fn the_undo_gives_back_the_same_bytes() {
+fn uninject_restores_the_same_bytes() {
     for (name, path) in all() {
         let injected = run(&["inject", "-f", &name], "").output();
         let undone = run(&["uninject"], &injected).output();
@@ -56,7 +56,7 @@ fn the_undo_gives_back_the_same_bytes() {
 }
 
 #[test]
-fn nothing_written_gets_lost() {
+fn comments_are_kept() {
     for (name, path) in all().filter(|(name, _)| name != "shared.yaml" && name != "volcano-job.yaml") {
         let injected = run(&["inject", "-f", &name], "").output();
         let mut lines = injected.lines();
@@ -71,7 +71,7 @@ fn nothing_written_gets_lost() {
 }
 
 #[test]
-fn json_and_yaml_say_the_same() {
+fn json_and_yaml_output_are_equal() {
     for (name, _) in all() {
         let yaml = run(&["inject", "-f", &name], "").output();
         let json = run(&["inject", "-o", "json", "-f", &name], "").output();
@@ -80,7 +80,7 @@ fn json_and_yaml_say_the_same() {
 }
 
 #[test]
-fn the_patch_leads_to_the_injected_object() {
+fn the_patch_results_in_the_injected_object() {
     for (name, path) in all() {
         let original = text(&path);
         // Nothing is changed where nobody asks, so this is the input as JSON.

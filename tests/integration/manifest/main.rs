@@ -254,7 +254,7 @@ proptest! {
     }
 
     #[test]
-    fn edits_of_blocks_say_what_the_operations_say(
+    fn edits_of_blocks_equal_the_operations(
         value in object(),
         layout in layout(),
         choices in vec((0_u8..4, any::<usize>(), value()), 1..5),
@@ -277,7 +277,7 @@ proptest! {
     }
 
     #[test]
-    fn edits_of_flow_text_say_what_the_operations_say(
+    fn edits_of_flow_text_equal_the_operations(
         value in object(),
         flow in flow(),
         choices in vec((0_u8..4, any::<usize>(), value()), 1..5),
@@ -288,7 +288,7 @@ proptest! {
     }
 
     #[test]
-    fn comments_outlive_every_edit(
+    fn comments_are_kept_by_every_edit(
         value in btree_map("[a-f]{1,4}", value(), 2..6),
         choice in any::<usize>(),
         verb in 0_u8..4,
@@ -311,7 +311,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in prop_oneof![
+    fn no_text_panics(text in prop_oneof![
         any::<String>(),
         "[a:\\-?&*!|>'\"%@`{}\\[\\],# \n\t<~.1]{0,60}",
         "(kind: Pod\n|- a\n|  b: &x c\n|d: \\*x\n|<<: \\*x\n|---\n|\\.\\.\\.\n|[|>][+-]?\n|\\{a: \\[\n|\\]\\}\n|# c\n|!!int x\n|: |\\? ){0,12}",

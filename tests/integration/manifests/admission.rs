@@ -4,10 +4,8 @@ use serde_json::json;
 use swansong_inject::policy::Policy;
 
 use crate::kustomize::{NAMESPACE, Rendered, items, texts};
-
-/// B53.
 #[test]
-fn an_absent_webhook_stops_nothing_but_in_the_strict_overlay() {
+fn only_the_strict_overlay_denies_without_the_webhook() {
     for rendered in Rendered::all() {
         let expected = if rendered.overlay == "overlays/strict" { "Fail" } else { "Ignore" };
         for webhook in rendered.webhooks() {
@@ -18,7 +16,7 @@ fn an_absent_webhook_stops_nothing_but_in_the_strict_overlay() {
 }
 
 #[test]
-fn only_creation_is_watched_and_only_of_what_can_be_injected() {
+fn only_creation_of_supported_kinds_is_reviewed() {
     for rendered in Rendered::all() {
         let mut watched = Vec::new();
         for webhook in rendered.webhooks() {
@@ -46,8 +44,6 @@ fn only_creation_is_watched_and_only_of_what_can_be_injected() {
         assert_eq!(watched, expected, "{}", rendered.overlay);
     }
 }
-
-/// B52, B53.
 #[test]
 fn the_webhook_and_the_cluster_start_without_the_webhook() {
     for rendered in Rendered::all() {
@@ -71,7 +67,7 @@ fn the_webhook_and_the_cluster_start_without_the_webhook() {
 }
 
 #[test]
-fn match_conditions_know_every_trigger_of_the_default_configuration() {
+fn match_conditions_have_every_default_trigger() {
     let rendered = Rendered::of("base");
     let pods = rendered.webhooks().find(|webhook| webhook["name"] == "pods.swansong.dev").expect("pods");
     let conditions = pods["matchConditions"].to_string();

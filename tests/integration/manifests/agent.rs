@@ -70,7 +70,7 @@ fn the_base_is_neither_privileged_nor_root() {
 
 /// A mount of the driver's folder alone would go on showing the old one after it was exchanged.
 #[test]
-fn the_host_is_mounted_whole_and_follows_what_is_mounted_later() {
+fn the_host_is_mounted_with_later_mounts() {
     for rendered in all() {
         let args = texts(&container(&rendered)["args"]);
         let root = args.iter().find_map(|arg| arg.strip_prefix("--host-root=")).expect("a host root");
@@ -85,7 +85,7 @@ fn the_host_is_mounted_whole_and_follows_what_is_mounted_later() {
 }
 
 #[test]
-fn nothing_keeps_it_from_a_node() {
+fn the_agent_tolerates_every_taint() {
     for rendered in all() {
         assert_eq!(pod(&rendered)["tolerations"], json!([{"operator": "Exists"}]));
         assert_eq!(pod(&rendered)["priorityClassName"], "system-node-critical");
@@ -102,7 +102,7 @@ fn nothing_keeps_it_from_a_node() {
 }
 
 #[test]
-fn overlays_change_just_what_they_say() {
+fn overlays_change_only_the_documented_fields() {
     let nodes = [
         "DaemonSet /spec/template/spec/affinity",
         "DaemonSet /spec/template/spec/nodeSelector/workerselector",
@@ -156,7 +156,7 @@ fn overlays_change_just_what_they_say() {
 }
 
 #[test]
-fn every_name_that_refers_to_another_object_meets_it() {
+fn references_between_objects_resolve() {
     for rendered in all() {
         let labels = &rendered.one("DaemonSet")["spec"]["template"]["metadata"]["labels"];
         assert_eq!(&rendered.one("DaemonSet")["spec"]["selector"]["matchLabels"], labels);

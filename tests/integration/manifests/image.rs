@@ -7,7 +7,7 @@ use swansong_webhook::config::Strictness;
 use crate::kustomize::{Rendered, kustomize, parse, root};
 
 #[test]
-fn the_image_is_pinned_and_can_be_exchanged() {
+fn the_image_is_pinned_and_replaceable() {
     for rendered in Rendered::all() {
         let container = rendered.container();
         assert_eq!(container["image"], format!("swansong:{}", env!("CARGO_PKG_VERSION")));

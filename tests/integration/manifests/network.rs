@@ -16,7 +16,7 @@ fn ports(rule: &Value) -> Vec<u64> {
 }
 
 #[test]
-fn what_listens_is_open_and_nothing_else() {
+fn only_listening_ports_are_open() {
     for rendered in Rendered::all() {
         let policy = &rendered.one("NetworkPolicy")["spec"];
         // With one type missing the other direction would be open.
@@ -39,7 +39,7 @@ fn what_listens_is_open_and_nothing_else() {
 }
 
 #[test]
-fn the_way_out_leads_to_api_servers() {
+fn egress_is_limited_to_api_servers() {
     for rendered in Rendered::all() {
         let egress = items(&rendered.one("NetworkPolicy")["spec"]["egress"]);
         assert_eq!(egress.map(ports).collect::<Vec<_>>(), [[443, 5443, 6443]], "{}", rendered.overlay);

@@ -32,7 +32,7 @@ fn pods_meet_the_restricted_standard() {
 }
 
 #[test]
-fn replicas_are_probed_bounded_and_never_all_away() {
+fn replicas_have_probes_limits_and_a_disruption_budget() {
     for rendered in Rendered::all() {
         let deployment = &rendered.one("Deployment")["spec"];
         assert!(deployment["replicas"].as_u64().is_some_and(|replicas| replicas >= 2));

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::kustomize::{NAMESPACE, Rendered, items};
 
 #[test]
-fn every_name_that_refers_to_another_object_meets_it() {
+fn references_between_objects_resolve() {
     for rendered in Rendered::all() {
         let labels = &rendered.pod()["metadata"]["labels"];
         let service = rendered.one("Service");

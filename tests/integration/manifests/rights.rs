@@ -87,7 +87,7 @@ fn assert_no_wildcards(rule: &Value) {
 
 /// One list more than the base, in its own role, and a way to ask it also where cert-manager took the others away.
 #[test]
-fn only_who_requires_ready_nodes_may_list_nodes() {
+fn only_node_readiness_may_list_nodes() {
     let rendered = Rendered::of("overlays/node-readiness");
     let base = Rendered::of("base");
     let names =
@@ -147,7 +147,7 @@ fn rights_are_narrowed_to_what_is_needed() {
 }
 
 #[test]
-fn old_clusters_are_spared_what_they_do_not_know() {
+fn old_clusters_get_no_unknown_kinds() {
     let target = crate::kustomize::target();
     let folder = tempfile::tempdir_in(target).expect("a folder");
     let kustomization =

@@ -17,7 +17,7 @@ fn names(folder: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_law_has_a_target_and_seeds_and_nothing_else_is_there() {
+fn every_property_has_a_target_and_seeds() {
     let laws: BTreeSet<String> = LAWS.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(names("seeds"), laws);
     assert_eq!(names("fuzz_targets"), laws);
@@ -34,7 +34,7 @@ fn every_law_has_a_target_and_seeds_and_nothing_else_is_there() {
 const PLACES: usize = 200;
 
 #[test]
-fn the_laws_hold_for_the_seeds() {
+fn properties_hold_for_the_seeds() {
     for (name, law) in LAWS {
         let mut seeds = 0;
         for entry in fs::read_dir(fuzz("seeds").join(name)).expect("a folder") {

@@ -1,17 +1,16 @@
-//! How much may be added to one object.
+//! Bounds what is added to one object.
 //!
-//! An object is stored with at most 1.5 MiB (etcd), so whoever would get more than that can't have it. Without a bound, some
-//! 20,000 templates of 60 bytes, or one long annotation that counts for each of 5,000 containers, would make a patch of
-//! hundreds of MiB from a request that an API server takes.
+//! etcd stores objects of at most 1.5 MiB. Without a bound, 20,000 templates of 60 bytes, or one long annotation that
+//! applies to each of 5,000 containers, would result in a patch of hundreds of MiB.
 
 use super::operation::Operation;
 use super::report::Warning;
 
-/// Somewhat more than can be stored, as a patch is longer than what it adds.
-const MOST: usize = 4 << 20;
+/// In bytes; more than etcd stores, because a patch is longer than what it adds.
+const LIMIT: usize = 4 << 20;
 
-/// What an operation costs beside its texts.
-const OPERATION: usize = 64;
+/// Bytes of an operation without its path and value.
+const OPERATION_OVERHEAD: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Budget {
@@ -25,11 +24,13 @@ impl Budget {
         self.spent = self.spent.saturating_add(bytes);
     }
 
-    /// Counts what has come to the two lists since the last time.
+    /// Counts the operations and warnings that were added since the last call.
     pub(super) fn count(&mut self, operations: &[Operation], warnings: &[Warning]) {
         let values = operations[self.operations..].iter();
         let values = values.map(|operation| {
-            OPERATION + operation.path.len() + operation.value.as_ref().map_or(0, |value| value.get().len())
+            OPERATION_OVERHEAD
+                + operation.path.len()
+                + operation.value.as_ref().map_or(0, |value| value.get().len())
         });
         let messages = warnings[self.warnings..].iter().map(|warning| warning.message.len());
         self.spend(values.chain(messages).sum());
@@ -37,6 +38,6 @@ impl Budget {
     }
 
     pub(super) const fn is_spent(&self) -> bool {
-        self.spent > MOST
+        self.spent > LIMIT
     }
 }

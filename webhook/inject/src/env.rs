@@ -1,4 +1,4 @@
-//! The environment of one container.
+//! Injects the environment variables of one container.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use swansong_api::env::{
@@ -7,7 +7,7 @@ use swansong_api::env::{
 use swansong_api::preload::entries;
 use swansong_api::record::{ContainerRecord, OriginalPreload, PreloadRecord};
 
-use super::Site;
+use super::ContainerContext;
 use super::operation::Operation;
 use super::preload;
 use super::report::{Action, ActionKind};
@@ -18,11 +18,11 @@ use crate::reason::Reason;
 /// The libraries to preload into one container; `None` leaves `LD_PRELOAD` alone.
 pub(super) type Libraries<'p> = Option<Vec<&'p str>>;
 
-/// An entry to be added.
+/// A variable to add.
 struct NewVar<'p> {
     name: &'p str,
     value: NewValue<'p>,
-    /// Index of the present entry it has to stand before; `usize::MAX` for the end.
+    /// Index of the existing entry to insert before; `usize::MAX` appends.
     before: usize,
 }
 
@@ -32,7 +32,7 @@ enum NewValue<'p> {
 }
 
 impl NewValue<'_> {
-    /// The value as the record has it; `None` for a reference.
+    /// The recorded value; `None` for a reference.
     fn literal(&self) -> Option<String> {
         match self {
             Self::Literal(value) => Some(value.to_string()),
@@ -65,9 +65,9 @@ impl Serialize for NewVar<'_> {
     }
 }
 
-/// The work on one container's environment.
+/// The injection of one container's environment.
 pub(super) struct EnvInjection<'s, 'o, 'a, 'p> {
-    site: &'s mut Site<'o>,
+    context: &'s mut ContainerContext<'o>,
     container: &'o Container<'a>,
     policy: &'p Policy,
     additions: Vec<NewVar<'p>>,
@@ -78,16 +78,16 @@ pub(super) struct EnvInjection<'s, 'o, 'a, 'p> {
 
 impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
     pub(super) fn new(
-        site: &'s mut Site<'o>,
+        context: &'s mut ContainerContext<'o>,
         container: &'o Container<'a>,
         policy: &'p Policy,
         path: &'s str,
         record: &'s mut ContainerRecord,
     ) -> Self {
-        Self { site, container, policy, additions: Vec::new(), record, path }
+        Self { context, container, policy, additions: Vec::new(), record, path }
     }
 
-    /// Adds what is missing, in the documented order; emits the operations.
+    /// Adds the missing variables in the documented order.
     pub(super) fn run(mut self, libraries: &Libraries<'p>) {
         self.pod_ip();
         self.ttp_port();
@@ -97,10 +97,14 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         }
         match libraries {
             Some(libraries) => self.preload(libraries),
-            None => self.site.act(Action::skipped("env.LD_PRELOAD", Reason::PreloadOptedOut)),
+            None => self.context.record_action(Action::skipped("env.LD_PRELOAD", Reason::PreloadOptedOut)),
         }
         if self.container.env_value(LOCAL_PROXY_ENABLE) == Some("on") {
-            self.site.act(Action::kept("env.LOCAL_PROXY_ENABLE", Some("on".to_owned()), Reason::LocalProxy));
+            self.context.record_action(Action::kept(
+                "env.LOCAL_PROXY_ENABLE",
+                Some("on".to_owned()),
+                Reason::LocalProxy,
+            ));
         }
         self.emit();
     }
@@ -108,20 +112,20 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
     fn pod_ip(&mut self) {
         const FIELD_PATH: &str = "status.podIP";
         let Some((_, entry)) = self.container.last_env(POD_IP) else {
-            self.site.act(Action::added("env.POD_IP", FIELD_PATH));
+            self.context.record_action(Action::added("env.POD_IP", FIELD_PATH));
             self.add(POD_IP, NewValue::FieldPath(FIELD_PATH), 0);
             return;
         };
         if entry.value_from.present().is_none() && entry.value.present().is_none_or(|value| value.is_empty())
         {
-            self.site.act(Action::kept("env.POD_IP", None, Reason::PodIpEmpty));
-            self.site.warn(
+            self.context.record_action(Action::kept("env.POD_IP", None, Reason::PodIpEmpty));
+            self.context.warn(
                 Reason::PodIpEmpty,
                 "env POD_IP has no value, so the TaskD Manager would listen on 127.0.0.1 only; \
                  write valueFrom.fieldRef.fieldPath: status.podIP, fieldRef indented below valueFrom",
             );
         } else {
-            self.site.act(Action::kept("env.POD_IP", shown(entry), Reason::AlreadyPresent));
+            self.context.record_action(Action::kept("env.POD_IP", shown(entry), Reason::AlreadyPresent));
         }
     }
 
@@ -130,23 +134,35 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         match self.container.last_env(TTP_PORT) {
             None => {
                 let value = default.to_string();
-                self.site.act(Action::added("env.TTP_PORT", value.clone()));
+                self.context.record_action(Action::added("env.TTP_PORT", value.clone()));
                 self.add(TTP_PORT, NewValue::Literal(value.into()), 0);
             }
             Some((_, entry)) => match ttp_port_of(self.container, &self.policy.ttp_port) {
                 TtpPort::Number(number) if number == default => {
-                    self.site.act(Action::kept("env.TTP_PORT", shown(entry), Reason::AlreadyPresent));
+                    self.context.record_action(Action::kept(
+                        "env.TTP_PORT",
+                        shown(entry),
+                        Reason::AlreadyPresent,
+                    ));
                 }
                 TtpPort::Number(number) => {
-                    self.site.act(Action::kept("env.TTP_PORT", shown(entry), Reason::TtpPortNotDefault));
-                    self.site.warn(
+                    self.context.record_action(Action::kept(
+                        "env.TTP_PORT",
+                        shown(entry),
                         Reason::TtpPortNotDefault,
-                        &format!("env TTP_PORT is {number}, not {default}; MindSpeed-LLM connects to 8000 whatever it says"),
+                    ));
+                    self.context.warn(
+                        Reason::TtpPortNotDefault,
+                        &format!("env TTP_PORT is {number}, not {default}; MindSpeed-LLM ignores the variable and connects to 8000"),
                     );
                 }
                 TtpPort::Unknown(number) => {
-                    self.site.act(Action::kept("env.TTP_PORT", shown(entry), Reason::TtpPortUnknown));
-                    self.site.warn(
+                    self.context.record_action(Action::kept(
+                        "env.TTP_PORT",
+                        shown(entry),
+                        Reason::TtpPortUnknown,
+                    ));
+                    self.context.warn(
                         Reason::TtpPortUnknown,
                         &format!(
                             "env TTP_PORT isn't a plain port number, so port {number} is taken for it; \
@@ -165,12 +181,12 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
             .env_value(TASKD_PROCESS_ENABLE)
             .is_some_and(|value| value.eq_ignore_ascii_case("off"))
         {
-            self.site.act(Action::kept(
+            self.context.record_action(Action::kept(
                 "env.TASKD_PROCESS_ENABLE",
                 Some("off".to_owned()),
                 Reason::TaskdDisabled,
             ));
-            self.site.warn(
+            self.context.warn(
                 Reason::TaskdDisabled,
                 "env TASKD_PROCESS_ENABLE is off: TaskD takes no part in recovery and nothing will be saved; \
                  remove it or set it to on",
@@ -184,31 +200,31 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         let field = format!("env.{name}");
         match self.container.last_env(name) {
             None => {
-                self.site.act(Action::added(field, value));
+                self.context.record_action(Action::added(field, value));
                 self.add(name, NewValue::Literal(value.into()), 0);
             }
             Some((_, entry)) => {
                 let same = entry.value.present().is_some_and(|present| &**present == value);
                 let reason = if same { Reason::AlreadyPresent } else { Reason::UserValueKept };
-                self.site.act(Action::kept(field, shown(entry), reason));
+                self.context.record_action(Action::kept(field, shown(entry), reason));
             }
         }
     }
 
-    /// Several entries of one name are legal; the last wins in the kubelet, so ours go into the last.
+    /// Joins the libraries to the last of several entries, which is the effective one in the kubelet.
     fn preload(&mut self, ours: &[&'p str]) {
         const FIELD: &str = "env.LD_PRELOAD";
         let order = self.policy.preload_order;
         let Some((index, entry)) = self.container.last_env(LD_PRELOAD) else {
             let value = ours.join(":");
             self.record_preload(ours, None);
-            self.site.act(Action::added(FIELD, value.clone()));
+            self.context.record_action(Action::added(FIELD, value.clone()));
             self.add(LD_PRELOAD, NewValue::Literal(value.into()), 0);
             if !self.container.env_from.items().is_empty() {
-                self.site.warn(
+                self.context.warn(
                     Reason::PreloadMayHideEnvFrom,
-                    "envFrom may hold an LD_PRELOAD, which the explicit one now hides; \
-                     write such a value as an explicit env entry and it will be joined",
+                    "envFrom may contain an LD_PRELOAD, which the injected one overrides; \
+                     write that value as an explicit env entry, and the libraries join it",
                 );
             }
             return;
@@ -219,7 +235,9 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         }
         let user = entry.value.present().map_or("", |value| value);
         match preload::join(ours, user, order) {
-            None => self.site.act(Action::kept(FIELD, Some(user.to_owned()), Reason::AlreadyPresent)),
+            None => {
+                self.context.record_action(Action::kept(FIELD, Some(user.to_owned()), Reason::AlreadyPresent))
+            }
             Some(value) => {
                 let path = format!("{}/env/{index}/value", self.path);
                 let (former, operation) = match &entry.value {
@@ -233,8 +251,8 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
                     ours.iter().filter(|path| !entries(user).any(|token| token == **path)),
                     Some(former),
                 );
-                self.site.operations.push(operation);
-                self.site.act(Action {
+                self.context.operations.push(operation);
+                self.context.record_action(Action {
                     field: FIELD.into(),
                     action: ActionKind::Merged,
                     value: Some(value),
@@ -244,25 +262,25 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         }
     }
 
-    /// `value` and `valueFrom` together are refused by the API server, so the user's source keeps its
-    /// entry under another name and the new entry, behind it, refers to that.
+    /// Renames the user's entry, and adds one behind it that refers to the new name: the API server refuses an entry with
+    /// both `value` and `valueFrom`.
     fn preload_value_from(&mut self, index: usize, ours: &[&'p str]) {
         let taken = self.container.last_env(ORIGINAL_LD_PRELOAD).is_some();
         if self.policy.preload_value_from == PreloadValueFrom::Skip || taken {
-            self.site.act(Action::skipped("env.LD_PRELOAD", Reason::PreloadValueFromSkipped));
-            self.site.warn(
+            self.context.record_action(Action::skipped("env.LD_PRELOAD", Reason::PreloadValueFromSkipped));
+            self.context.warn(
                 Reason::PreloadValueFromSkipped,
                 "LD_PRELOAD comes from a valueFrom and was left alone: libmspti.so and libtaskd.so are NOT preloaded; \
-                 write its value out, and it will be joined",
+                 write its value out, and the libraries join it",
             );
             return;
         }
         let value = preload::join_reference(ours, ORIGINAL_LD_PRELOAD, self.policy.preload_order);
-        self.site
+        self.context
             .operations
             .push(Operation::replace(format!("{}/env/{index}/name", self.path), &ORIGINAL_LD_PRELOAD));
         self.record_preload(ours, Some(OriginalPreload::ValueFrom));
-        self.site.act(Action {
+        self.context.record_action(Action {
             field: "env.LD_PRELOAD".into(),
             action: ActionKind::Merged,
             value: Some(value.clone()),
@@ -280,8 +298,8 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         self.record.preload = Some(PreloadRecord { libraries, former });
     }
 
-    /// Notes an entry to be added before the first one from index `from` on that refers to it: the kubelet
-    /// resolves `$(NAME)` only against entries that stand before.
+    /// Adds an entry before the first one from index `from` on that refers to it, because the kubelet resolves `$(NAME)`
+    /// only from earlier entries.
     fn add(&mut self, name: &'p str, value: NewValue<'p>, from: usize) {
         let mut present = self.container.env.items().iter().enumerate().skip(from);
         let referring =
@@ -302,28 +320,28 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
             Slot::Absent => self.record.absent.push("env".to_owned()),
             Slot::Null => self.record.null.push("env".to_owned()),
             Slot::Present(_) => {
-                // Ascending positions, so that each insert only moves what stands behind all later ones.
+                // In ascending order an insertion shifts the later ones by one.
                 self.additions.sort_by_key(|addition| addition.before);
                 for (inserted, addition) in self.additions.iter().enumerate() {
                     let path = match addition.before {
                         usize::MAX => format!("{list}/-"),
                         before => format!("{list}/{}", before + inserted),
                     };
-                    self.site.operations.push(Operation::add(path, addition));
+                    self.context.operations.push(Operation::add(path, addition));
                 }
                 return;
             }
         }
-        self.site.operations.push(Operation::add(list, &self.additions));
+        self.context.operations.push(Operation::add(list, &self.additions));
     }
 }
 
-/// The port MindIO's controller will listen on.
+/// The port on which MindIO's controller listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TtpPort {
-    /// `TTP_PORT` says so, or will.
+    /// The value of `TTP_PORT`, present or injected.
     Number(u16),
-    /// `TTP_PORT` can't be read at admission; this is the declared port of the name, or the default.
+    /// `TTP_PORT` is unknown at admission; this is the port declared under its name, or the default.
     Unknown(u16),
 }
 
@@ -335,7 +353,7 @@ impl TtpPort {
     }
 }
 
-/// Reads `TTP_PORT` of a container, which gets that of `default` when it has none.
+/// Reads `TTP_PORT` of a container; without one it will be that of `default`.
 pub(super) fn ttp_port_of(container: &Container<'_>, default: &NamedPort) -> TtpPort {
     let Some((_, entry)) = container.last_env(TTP_PORT) else { return TtpPort::Number(default.port) };
     let literal = if entry.value_from.present().is_some() { None } else { entry.value.present() };
@@ -345,7 +363,7 @@ pub(super) fn ttp_port_of(container: &Container<'_>, default: &NamedPort) -> Ttp
     }
 }
 
-/// A value for the report; where a valueFrom points to isn't read.
+/// A value for the report.
 fn shown(entry: &EnvVar<'_>) -> Option<String> {
     match entry.value_from.present() {
         Some(_) => Some("(valueFrom)".to_owned()),

@@ -1,17 +1,16 @@
-//! The mutation core: raw JSON in, sparse operations and findings out; no I/O, no clock.
+//! The injection core: raw JSON in, JSON patch operations and findings out, without I/O or a clock.
 //!
-//! The same function serves every kind. It reads the object through borrowed views ([`view`]), decides
-//! per template ([`options`], [`select`], [`node_readiness`]) and per container (`env`, `ports`, [`preload`]), and writes
-//! down what it did ([`swansong_api::record`]) so that [`undo::uninject`] is exact. A second pass over its own output
-//! yields no operations.
+//! [`inject`] serves every kind of workload. It reads the object through borrowed views ([`view`]), decides per template
+//! ([`options`], [`select`], [`node_readiness`]) and per container (`env`, `ports`, [`preload`]), and records its changes
+//! ([`swansong_api::record`]) for an exact undo ([`undo::uninject`]). Injecting its own output yields no operations.
 
 mod budget;
 mod env;
-mod former;
 mod metadata;
 pub mod node_readiness;
 pub mod operation;
 pub mod options;
+mod original;
 pub mod policy;
 mod ports;
 pub mod preload;
@@ -30,7 +29,7 @@ use swansong_api::{env as names, labels};
 
 use crate::policy::{NamedPort, Policy};
 use crate::reason::Reason;
-use crate::workload::{Located, WorkloadKind};
+use crate::workload::{LocatedTemplate, WorkloadKind};
 
 use self::budget::Budget;
 use self::env::{EnvInjection, ttp_port_of};
@@ -42,7 +41,7 @@ use self::report::{Action, ContainerReport, Outcome, TemplateReport, Warning};
 use self::select::{Chosen, choose};
 use self::view::{Metadata, Object, PodSpec, ShapeError, Slot, Template};
 
-/// Makes every pod template in `json`, an object of `kind`, ready for the dying checkpoint.
+/// Prepares every pod template in `json`, an object of `kind`, for the dying checkpoint.
 ///
 /// ```
 /// use swansong_inject::{inject, policy::Policy, workload::WorkloadKind};
@@ -60,35 +59,36 @@ use self::view::{Metadata, Object, PodSpec, ShapeError, Slot, Template};
 ///
 /// # Errors
 ///
-/// When a field that a decision needs isn't of its type; the object is then to be left alone.
+/// When a field that a decision needs has the wrong type. The caller then leaves the object alone.
 pub fn inject(kind: WorkloadKind, json: &str, policy: &Policy) -> Result<Outcome, ShapeError> {
     let object = Object::parse(kind, json)?;
     let job = if kind == WorkloadKind::Pod { None } else { object.metadata().present() };
     let templates = workload::templates(&object);
     let mut outcome = Outcome::default();
-    if !object.names_its_kind() {
+    if !object.has_kind() {
         outcome.warn(
             Reason::KindMissing,
-            "the object has no `kind`; it is taken for what the request says".to_owned(),
+            "the object has no `kind`; the kind of the request applies".to_owned(),
         );
     }
-    // What a job says is read again for each template.
+    // The annotations of a job are read again for each template.
     let mut budget = Budget::default();
     budget.spend(job.map_or(0, Metadata::annotations_length).saturating_mul(templates.len()));
     if budget.is_spent() {
-        return Ok(too_many_changes());
+        return Ok(too_large());
     }
-    let asked = strategies::asked(kind, job, &templates, policy, &mut outcome);
-    if let Some(reason) = asked.refused() {
+    let request = strategies::read(kind, job, &templates, policy, &mut outcome);
+    if let Some(reason) = request.skip_reason() {
         outcome.skip = Some(reason);
         return Ok(outcome);
     }
-    for (located, asks) in templates.iter().zip(&asked.templates) {
-        let report = TemplateInjection { kind, located, job, policy }.run(*asks, &mut outcome, &mut budget);
+    for (located, triggered) in templates.iter().zip(&request.templates) {
+        let report =
+            TemplateInjection { kind, located, job, policy }.run(*triggered, &mut outcome, &mut budget);
         outcome.templates.push(report);
         budget.count(&outcome.operations, &outcome.warnings);
         if budget.is_spent() {
-            return Ok(too_many_changes());
+            return Ok(too_large());
         }
     }
     // A skip of all templates is a skip of the object.
@@ -99,12 +99,13 @@ pub fn inject(kind: WorkloadKind, json: &str, policy: &Policy) -> Result<Outcome
     Ok(outcome)
 }
 
-/// Nothing is done by halves: a template without what the others have is worse than none with it.
-fn too_many_changes() -> Outcome {
+/// A partial injection would be worse than none.
+fn too_large() -> Outcome {
     let mut outcome = Outcome { skip: Some(Reason::ObjectTooLarge), ..Outcome::default() };
     outcome.warn(
         Reason::ObjectTooLarge,
-        "more would have to be added than an object can hold; make templates, containers or annotations fewer".to_owned(),
+        "the object was left alone: with the injection it would be larger than the API server can store"
+            .to_owned(),
     );
     outcome
 }
@@ -115,9 +116,9 @@ impl Outcome {
     }
 }
 
-/// Where findings about one container go.
-pub(crate) struct Site<'o> {
-    /// Names the template, as `replica Master, `; empty for a Pod.
+/// Collects actions, operations and warnings of one container.
+pub(crate) struct ContainerContext<'o> {
+    /// Prefix of messages, such as `replica Master, `; empty for a Pod.
     template: &'o str,
     container: &'o str,
     actions: Vec<Action>,
@@ -125,8 +126,8 @@ pub(crate) struct Site<'o> {
     warnings: &'o mut Vec<Warning>,
 }
 
-impl Site<'_> {
-    fn act(&mut self, action: Action) {
+impl ContainerContext<'_> {
+    fn record_action(&mut self, action: Action) {
         self.actions.push(action);
     }
 
@@ -137,17 +138,17 @@ impl Site<'_> {
     }
 }
 
-/// The work on one template.
+/// The injection of one template.
 struct TemplateInjection<'t, 'o, 'a, 'p> {
     kind: WorkloadKind,
-    located: &'t Located<'o, 'a>,
+    located: &'t LocatedTemplate<'o, 'a>,
     job: Option<&'o Metadata<'a>>,
     policy: &'p Policy,
 }
 
 impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
-    fn run(&self, asks: bool, outcome: &mut Outcome, budget: &mut Budget) -> TemplateReport {
-        let Located { path, template, rank_zero, pods } = self.located;
+    fn run(&self, triggered: bool, outcome: &mut Outcome, budget: &mut Budget) -> TemplateReport {
+        let LocatedTemplate { path, template, rank_zero, pods } = self.located;
         let rank_zero = rank_zero.unwrap_or_else(|| pod_is_rank_zero(template));
         let mut report = TemplateReport {
             path: path.clone(),
@@ -156,7 +157,7 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
             actions: Vec::new(),
             containers: Vec::new(),
         };
-        if !asks {
+        if !triggered {
             report.skip = Some(Reason::StrategyWithoutDump);
             return report;
         }
@@ -184,26 +185,26 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
             Some(spec) => {
                 let chosen = choose(spec, &options, warnings);
                 let mut network = Network::of(spec, rank_zero, *pods);
-                for it in &chosen {
-                    let (containers, container_record) =
-                        self.container(*it, &options, &mut network, operations, warnings);
+                for chosen in &chosen {
+                    let (container, container_record) =
+                        self.container(*chosen, &options, &mut network, operations, warnings);
                     if container_record != ContainerRecord::default() {
-                        record.containers.insert(containers.name.clone(), container_record);
+                        record.containers.insert(container.name.clone(), container_record);
                     }
-                    report.containers.push(containers);
+                    report.containers.push(container);
                     budget.count(operations, warnings);
                     if budget.is_spent() {
                         break;
                     }
                 }
                 if !chosen.is_empty() {
-                    self.nodes(spec, &mut record, &mut report.actions, operations, warnings);
+                    self.request_ready_nodes(spec, &mut record, &mut report.actions, operations, warnings);
                 }
                 chosen.is_empty().then_some(Reason::NoContainerChosen)
             }
         };
         if report.skip.is_some() && report.skip != Some(Reason::OptedOut) {
-            // What isn't injected doesn't carry a strategy either; an opt-out has to reach the Pods.
+            // Only an opt-out has to reach the Pods of a template that isn't injected.
             changes = MetadataChanges::default();
             report.actions.clear();
         }
@@ -211,7 +212,7 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
         report
     }
 
-    fn nodes(
+    fn request_ready_nodes(
         &self,
         spec: &PodSpec<'_>,
         record: &mut Record,
@@ -220,9 +221,11 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
         warnings: &mut Vec<Warning>,
     ) {
         let (wanted, path) = (self.policy.node_readiness, &self.located.path);
-        if let Some(asked) = node_readiness::ask(wanted, path, &self.prefix(), spec, operations, warnings) {
-            record.node_readiness = asked.record;
-            actions.push(asked.action);
+        if let Some(request) =
+            node_readiness::request(wanted, path, &self.prefix(), spec, operations, warnings)
+        {
+            record.node_readiness = request.record;
+            actions.push(request.action);
         }
     }
 
@@ -241,19 +244,24 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
         let mut record = ContainerRecord::default();
         let libraries = (!options.skips_preload(name))
             .then(|| libraries(options, container.image.present().map_or("", |image| image), self.policy));
-        let mut site =
-            Site { template: &template, container: name, actions: Vec::new(), operations, warnings };
-        EnvInjection::new(&mut site, container, self.policy, &path, &mut record).run(&libraries);
+        let mut context = ContainerContext {
+            template: &template,
+            container: name,
+            actions: Vec::new(),
+            operations,
+            warnings,
+        };
+        EnvInjection::new(&mut context, container, self.policy, &path, &mut record).run(&libraries);
         let ttp_port = NamedPort {
             name: self.policy.ttp_port.name.clone(),
             port: ttp_port_of(container, &self.policy.ttp_port).number(),
         };
         let wanted = [ttp_port, self.policy.taskd_port.clone()];
-        ports::inject(&mut site, container, &wanted, network, &path, &mut record);
-        (ContainerReport { name: name.to_owned(), actions: site.actions }, record)
+        ports::inject(&mut context, container, &wanted, network, &path, &mut record);
+        (ContainerReport { name: name.to_owned(), actions: context.actions }, record)
     }
 
-    /// Names the template in a message; a Pod has but one.
+    /// Prefix of messages about the template; empty for kinds with one template.
     fn prefix(&self) -> String {
         let part = self.located.path.rsplit('/').nth(1).unwrap_or_default();
         match self.kind {
@@ -264,7 +272,7 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
     }
 }
 
-/// The libraries of a container: by annotation, else by its image, else by default.
+/// The libraries of a container: from the annotation, else from the rule for its image, else the default.
 fn libraries<'p>(options: &Options<'p>, image: &str, policy: &'p Policy) -> Vec<&'p str> {
     let rule = policy.image_rules.iter().find(|rule| rule.matches(image));
     let pick = |annotation: Option<&'p str>, ruled: Option<&'p String>, default: &'p String| {
@@ -277,8 +285,10 @@ fn libraries<'p>(options: &Options<'p>, image: &str, policy: &'p Policy) -> Vec<
     if libmspti == libtaskd { vec![libmspti] } else { vec![libmspti, libtaskd] }
 }
 
-/// Copies the strategy and Swansong's options from a job to a template that lacks them: nobody else does
-/// (ascend-operator `pod.go` `createPodSpec`, Volcano `createJobPod`), and a Pod is read by its own.
+/// Copies the strategy and Swansong's options from a job to a template that lacks them.
+///
+/// ascend-operator (`pod.go` `createPodSpec`) and Volcano (`createJobPod`) don't copy them, and the webhook sees only a
+/// Pod's own annotations.
 fn copy_from_job(
     job: &Metadata<'_>,
     own: Option<&Metadata<'_>>,
@@ -311,10 +321,10 @@ fn is_windows(spec: &PodSpec<'_>) -> bool {
     [os, selected.and_then(Slot::present)].into_iter().flatten().any(|os| &**os == "windows")
 }
 
-/// Whether a Pod holds rank 0, by what ascend-operator writes on it (`pod.go`, `env.go`).
+/// Whether a Pod has rank 0, from the labels and variables that ascend-operator writes (`pod.go`, `env.go`).
 ///
-/// A pod that shows no sign of a job is alone and therefore its own rank 0; a Volcano pod without a rank
-/// isn't, since its job's first task was given the ports already.
+/// A Pod without a sign of a job is rank 0. A Volcano Pod without a rank isn't: the first task of its job has the ports
+/// already.
 fn pod_is_rank_zero(pod: &Template<'_>) -> bool {
     let metadata = pod.metadata.present();
     let label = |key| metadata.and_then(|metadata| metadata.label(key));

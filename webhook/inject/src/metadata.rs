@@ -1,4 +1,4 @@
-//! Annotations and labels of one object or template, together with the record of what was added.
+//! Changes the annotations and labels of one object or template, and writes the record.
 
 use serde_json::{Map, Value, json};
 use swansong_api::annotations::INJECTED;
@@ -12,17 +12,15 @@ use crate::reason::Reason;
 /// Changes to one `metadata`.
 #[derive(Debug, Default)]
 pub(super) struct MetadataChanges {
-    /// New annotations.
     pub(super) annotations: Vec<(&'static str, String)>,
-    /// Annotations to rewrite: key, former value, new value.
+    /// Annotations to rewrite: key, original value, new value.
     pub(super) rewritten: Vec<(&'static str, String, String)>,
-    /// New labels.
     pub(super) labels: Vec<(&'static str, &'static str)>,
 }
 
 impl MetadataChanges {
-    /// Emits the operations for the metadata at `path` (without `/metadata`), the record included; nothing
-    /// at all when neither this nor `record` holds a change.
+    /// Emits the operations for the metadata at `path` (without `/metadata`), including the record; none if neither this
+    /// nor `record` has a change.
     pub(super) fn emit(
         self,
         path: &str,
@@ -37,13 +35,13 @@ impl MetadataChanges {
         record.labels.extend(self.labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
         record
             .replaced
-            .extend(self.rewritten.iter().map(|(key, former, _)| ((*key).to_owned(), former.clone())));
+            .extend(self.rewritten.iter().map(|(key, original, _)| ((*key).to_owned(), original.clone())));
         if record.is_empty() {
             return;
         }
         let present = metadata.present();
         let annotations = present.map(|metadata| &metadata.annotations);
-        note_parents(metadata, !self.labels.is_empty(), &mut record);
+        record_parents(metadata, !self.labels.is_empty(), &mut record);
         let older = present.and_then(|metadata| metadata.annotation(INJECTED));
         let record = extend(older, record, warnings).into_annotation();
 
@@ -61,7 +59,7 @@ impl MetadataChanges {
             Some(Slot::Absent | Slot::Null) => {
                 operations.push(Operation::add(format!("{parent}/annotations"), &object(members())));
             }
-            // `add` on a member that is there replaces it (RFC 6902), which is what a renewed record needs.
+            // `add` replaces an existing member (RFC 6902), such as an older record.
             Some(Slot::Present(_)) => {
                 for (key, value) in members() {
                     operations.push(Operation::add(format!("{parent}/annotations/{}", escape(key)), &value));
@@ -86,8 +84,8 @@ fn object<'m>(members: impl Iterator<Item = (&'m str, &'m str)>) -> Map<String, 
     members.map(|(key, value)| (key.to_owned(), value.into())).collect()
 }
 
-/// Notes which parents the operations will create.
-fn note_parents(metadata: &Slot<Metadata<'_>>, labels: bool, record: &mut Record) {
+/// Records which parents the operations create.
+fn record_parents(metadata: &Slot<Metadata<'_>>, labels: bool, record: &mut Record) {
     let mut note = |name: &str, is_null: bool| {
         let list = if is_null { &mut record.null } else { &mut record.absent };
         list.push(name.to_owned());
@@ -110,7 +108,7 @@ fn note_parents(metadata: &Slot<Metadata<'_>>, labels: bool, record: &mut Record
     }
 }
 
-/// The record to write, given the one that stands there.
+/// The record to write, given the present one.
 fn extend(older: Option<&str>, record: Record, warnings: &mut Vec<Warning>) -> Record {
     match older.map(Record::parse) {
         None => record,

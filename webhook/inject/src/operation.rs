@@ -10,16 +10,16 @@ use serde_json::value::RawValue;
 pub enum Verb {
     /// Adds a member, inserts before an index, or appends at `-`.
     Add,
-    /// Replaces a member that is there.
+    /// Replaces an existing member.
     Replace,
-    /// Removes a member that is there.
+    /// Removes an existing member.
     Remove,
 }
 
 /// One operation of a JSON patch.
 #[derive(Debug, Clone)]
 pub struct Operation {
-    /// What is done.
+    /// The kind of change.
     pub verb: Verb,
     /// JSON pointer into the object.
     pub path: String,
@@ -38,12 +38,12 @@ impl Operation {
         Self { verb: Verb::Replace, path, value: Some(raw(value)) }
     }
 
-    /// A `remove`.
+    /// A `remove` of the member at `path`.
     pub fn remove(path: String) -> Self {
         Self { verb: Verb::Remove, path, value: None }
     }
 
-    /// The same operation on an object that stands at `prefix` in a larger one.
+    /// The same operation for an object at `prefix` of a larger one.
     #[must_use]
     pub fn under(mut self, prefix: &str) -> Self {
         self.path.insert_str(0, prefix);
@@ -71,8 +71,7 @@ impl Serialize for Operation {
 
 /// JSON text of `value`.
 ///
-/// Only strings, numbers and maps with string keys are ever passed in, for which serialisation into
-/// memory has no way to fail.
+/// Callers pass strings, numbers and maps with string keys only, which always serialise.
 fn raw(value: &impl Serialize) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).expect("strings, numbers and string-keyed maps always serialise")
 }

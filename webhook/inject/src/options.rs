@@ -1,4 +1,4 @@
-//! Swansong's own annotations on a pod template (design: vocabulary).
+//! Reads Swansong's annotations on a pod template.
 
 use std::collections::HashSet;
 
@@ -12,9 +12,9 @@ use crate::reason::Reason;
 /// The options in force for one template: its own, else its job's.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Options<'a> {
-    /// `swansong.dev/inject: "false"`.
+    /// Whether the template is excluded from injection.
     pub opted_out: bool,
-    /// The containers named, if any are.
+    /// The containers to inject, if named.
     pub containers: Option<HashSet<&'a str>>,
     /// Containers without `LD_PRELOAD`.
     pub skip_preload: HashSet<&'a str>,
@@ -25,7 +25,7 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Reads the options; what can't be used is warned about and counts as absent.
+    /// Reads the options. An unusable value causes a warning and counts as absent.
     pub fn read(
         template: Option<&'a Metadata<'_>>,
         job: Option<&'a Metadata<'_>>,
@@ -47,7 +47,7 @@ impl<'a> Options<'a> {
             warnings.push(invalid(
                 FAST_DUMP,
                 other,
-                "write \"true\" to have ClusterD told of lost ranks directly",
+                "write \"true\" to report lost ranks to ClusterD directly",
             ));
         }
         let containers = value(CONTAINERS).map(list);
@@ -79,7 +79,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The names in a list. A set, since a hostile annotation may name as many as 256 KiB hold.
+/// The names in a list, as a set because a hostile annotation may have 256 KiB of them.
 fn list(value: &str) -> HashSet<&str> {
     value.split(',').map(str::trim).filter(|name| !name.is_empty()).collect()
 }

@@ -1,8 +1,7 @@
-//! The validated settings the injection core obeys.
+//! Settings of the injection core.
 //!
-//! [`Policy`] is plain data without file formats: `config` reads it from YAML and proves it, the core
-//! trusts it. The defaults are those of MindCluster's documentation
-//! (`03_configuring_training_recovery.md`).
+//! [`Policy`] has no file format; `swansong_webhook::config` reads and validates it. The defaults are those of MindCluster's
+//! documentation (`03_configuring_training_recovery.md`).
 
 use std::fmt;
 
@@ -12,13 +11,13 @@ pub use swansong_api::preload::{LIBMSPTI, LIBTASKD};
 /// Settings of the injection core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Tokens of `recover-strategy` that make a job ours. Default: `dump`.
+    /// Tokens of `recover-strategy` that trigger the injection. Default: `dump`.
     pub triggers: Vec<String>,
-    /// The libraries to preload where no rule and no annotation says otherwise.
+    /// The libraries to preload unless a rule or an annotation names others.
     pub libraries: Libraries,
     /// Library paths by image; the first rule whose pattern matches the container's image wins.
     pub image_rules: Vec<ImageRule>,
-    /// Where our libraries stand relative to the user's own in `LD_PRELOAD`.
+    /// Order of our libraries and the user's own in `LD_PRELOAD`.
     pub preload_order: PreloadOrder,
     /// What to do with an `LD_PRELOAD` that comes from a `valueFrom`.
     pub preload_value_from: PreloadValueFrom,
@@ -28,7 +27,7 @@ pub struct Policy {
     pub taskd_port: NamedPort,
     /// Further environment variables, name and value, added in this order where the user has none.
     pub extra_env: Vec<(String, String)>,
-    /// Whether pods are drawn to nodes that are able to save a dying job.
+    /// Whether pods ask for nodes that can save a dying job.
     pub node_readiness: NodeReadiness,
 }
 
@@ -57,7 +56,7 @@ pub struct ImageRule {
 pub struct NamedPort {
     /// An IANA_SVC_NAME of at most 15 characters.
     pub name: String,
-    /// 1–65535.
+    /// From 1 to 65535.
     pub port: u16,
 }
 
@@ -68,7 +67,7 @@ impl fmt::Display for NamedPort {
     }
 }
 
-/// Where our libraries stand in `LD_PRELOAD`.
+/// Order of `LD_PRELOAD`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PreloadOrder {
     /// libmspti.so, libtaskd.so, then the user's own, as documented.
@@ -81,17 +80,17 @@ pub enum PreloadOrder {
 /// What to do with an `LD_PRELOAD` entry whose value comes from a ConfigMap, Secret or field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PreloadValueFrom {
-    /// Rename the entry and refer to it from a new `LD_PRELOAD`, so that both hold.
+    /// Rename the entry and refer to it from a new `LD_PRELOAD`.
     #[default]
     Reference,
     /// Leave it alone and warn.
     Skip,
 }
 
-/// What is asked of the nodes of injected pods, by the label that the node agent keeps.
+/// Which nodes injected pods ask for, by the label that the node agent sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NodeReadiness {
-    /// Nothing.
+    /// Pods ask for no particular nodes.
     #[default]
     Off,
     /// Ready nodes are preferred.
@@ -123,7 +122,7 @@ impl ImageRule {
     }
 }
 
-/// Matches `*` and `?` in linear memory; the last `*` is the only point ever returned to.
+/// Matches `*` and `?` without allocation, backtracking to the last `*` only.
 fn wildcard(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;

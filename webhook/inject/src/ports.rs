@@ -1,24 +1,24 @@
-//! The declared ports of one container.
+//! Declares the ports of one container.
 
 use std::collections::HashSet;
 
 use serde::Serialize;
 use swansong_api::record::ContainerRecord;
 
-use super::Site;
+use super::ContainerContext;
 use super::operation::Operation;
 use super::report::Action;
 use super::view::{Container, PodSpec, Slot};
 use crate::policy::NamedPort;
 use crate::reason::Reason;
 
-/// How the pod's network bears on its ports.
+/// The pod's network, as far as it affects ports.
 pub(super) struct Network {
     host: bool,
     rank_zero: bool,
-    /// How many pods are made of the template.
+    /// Number of pods of the template.
     pods: i64,
-    /// TCP ports of any container, which under hostNetwork become ports of the node.
+    /// TCP ports of all containers, which under hostNetwork become ports of the node.
     declared: HashSet<i64>,
     warned: bool,
 }
@@ -51,9 +51,9 @@ impl<'p> NewPort<'p> {
     }
 }
 
-/// Declares `wanted` in a container, as far as it may.
+/// Declares those of the `wanted` ports that the container lacks and may have.
 pub(super) fn inject(
-    site: &mut Site<'_>,
+    context: &mut ContainerContext<'_>,
     container: &Container<'_>,
     wanted: &[NamedPort; 2],
     network: &mut Network,
@@ -63,7 +63,7 @@ pub(super) fn inject(
     let mut additions: Vec<&NamedPort> = Vec::new();
     for port in wanted {
         let twin = additions.iter().find(|added| added.port == port.port).map(|added| added.name.as_str());
-        if place(site, container, port, twin, network) {
+        if may_add(context, container, port, twin, network) {
             additions.push(port);
         }
     }
@@ -77,19 +77,18 @@ pub(super) fn inject(
         Slot::Null => record.null.push("ports".to_owned()),
         Slot::Present(_) => {
             for port in additions {
-                site.operations.push(Operation::add(format!("{list}/-"), &NewPort::of(port)));
+                context.operations.push(Operation::add(format!("{list}/-"), &NewPort::of(port)));
             }
             return;
         }
     }
     let additions: Vec<_> = additions.into_iter().map(NewPort::of).collect();
-    site.operations.push(Operation::add(list, &additions));
+    context.operations.push(Operation::add(list, &additions));
 }
 
-/// Whether `port` is to be added; reports why when it isn't. `twin` is the name under which the same number
-/// is being added already.
-fn place(
-    site: &mut Site<'_>,
+/// Whether to add `port`; otherwise records why not. `twin` is the name under which the same number is being added.
+fn may_add(
+    context: &mut ContainerContext<'_>,
     container: &Container<'_>,
     port: &NamedPort,
     twin: Option<&str>,
@@ -102,25 +101,25 @@ fn place(
     if let Some(present_name) = present_name {
         let same = present_name == name;
         let reason = if same { Reason::AlreadyPresent } else { Reason::PortNameDiffers };
-        site.act(Action::kept(
+        context.record_action(Action::kept(
             field,
             Some(format!("{number}/TCP {present_name}").trim_end().to_owned()),
             reason,
         ));
         if present_name.is_empty() {
-            site.warn(
+            context.warn(
                 Reason::PortNameDiffers,
                 &format!(
                     "port {number} has no name, and ascend-operator's Service for rank 0 carries named ports only: \
-                     call it {name:?}"
+                     rename it to {name:?}"
                 ),
             );
         } else if !same {
-            site.warn(
+            context.warn(
                 Reason::PortNameDiffers,
                 &format!(
-                    "port {number} is called {present_name:?}, not {name:?}; make sure that it is meant for that \
-                     and not for a server of yours"
+                    "port {number} has the name {present_name:?}, not {name:?}; check that it is the port of the checkpoint \
+                     and not of another server"
                 ),
             );
         }
@@ -133,8 +132,8 @@ fn place(
         .find(|present| present.name.present().is_some_and(|present| **present == **name))
     {
         let held = holder.container_port.present().copied().unwrap_or_default();
-        site.act(Action::skipped(field, Reason::PortNameTaken));
-        site.warn(
+        context.record_action(Action::skipped(field, Reason::PortNameTaken));
+        context.warn(
             Reason::PortNameTaken,
             &format!(
                 "port {number} wasn't added, since the name {name:?} belongs to port {held}; rename that one"
@@ -143,10 +142,10 @@ fn place(
         return false;
     }
     if network.host && !network.rank_zero {
-        site.act(Action::skipped(field, Reason::HostNetworkNotRankZero));
+        context.record_action(Action::skipped(field, Reason::HostNetworkNotRankZero));
         if !network.warned {
             network.warned = true;
-            site.warn(
+            context.warn(
                 Reason::HostNetworkNotRankZero,
                 "under hostNetwork the ports are declared for rank 0 only: they become ports of the node, \
                  and the other ranks don't listen on them",
@@ -155,25 +154,25 @@ fn place(
         return false;
     }
     if network.host && network.declared.contains(&i64::from(*number)) {
-        site.act(Action::skipped(field, Reason::HostNetworkPortTaken));
-        site.warn(
+        context.record_action(Action::skipped(field, Reason::HostNetworkPortTaken));
+        context.warn(
             Reason::HostNetworkPortTaken,
-            &format!("port {number} wasn't added: another container declares it, and under hostNetwork a port of the node can be had once"),
+            &format!("port {number} wasn't added: under hostNetwork another container of the pod uses this port of the node"),
         );
         return false;
     }
     if network.host && network.pods > 1 && !network.warned {
         network.warned = true;
-        site.warn(
+        context.warn(
             Reason::HostNetworkSeveralPods,
             &format!(
-                "{} pods are made of this template, and under hostNetwork a port of the node can be had once: \
-                 no two of them can share a node any more",
+                "this template has {} pods, and under hostNetwork only one of them can use the port of a node: \
+                 no two of them can share a node",
                 network.pods
             ),
         );
     }
     network.declared.insert(i64::from(*number));
-    site.act(Action::added(field, port.to_string()));
+    context.record_action(Action::added(field, port.to_string()));
     true
 }

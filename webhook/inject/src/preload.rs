@@ -1,12 +1,10 @@
-//! The value of `LD_PRELOAD`: ours and the user's in one list.
-//!
-//! ld.so takes colons and white space alike as separators and knows no escape (ld.so(8)).
+//! Joins the libraries with the user's `LD_PRELOAD`.
 
 use swansong_api::preload::entries;
 
 use crate::policy::PreloadOrder;
 
-/// `ours` and the paths of `user` in one value; `None` when `user` holds all of ours already.
+/// `ours` and the paths of `user` in one value; `None` if `user` has all of ours.
 ///
 /// Paths are compared exactly: `/x/libtaskd.so.1` isn't `/x/libtaskd.so`.
 pub fn join(ours: &[&str], user: &str, order: PreloadOrder) -> Option<String> {
@@ -22,7 +20,7 @@ pub fn join(ours: &[&str], user: &str, order: PreloadOrder) -> Option<String> {
     Some(joined.join(":"))
 }
 
-/// `ours` and a reference to the variable that holds the user's value.
+/// `ours` and a reference to the variable with the user's value.
 pub fn join_reference(ours: &[&str], variable: &str, order: PreloadOrder) -> String {
     let ours = ours.join(":");
     match order {

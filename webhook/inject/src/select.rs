@@ -1,4 +1,4 @@
-//! Which containers of a pod take part in the dying checkpoint.
+//! Selects the containers to inject.
 
 use std::collections::HashSet;
 
@@ -9,22 +9,22 @@ use super::report::Warning;
 use super::view::{Container, PodSpec};
 use crate::reason::Reason;
 
-/// ascend-operator's `api.DefaultContainerName`, the only container it deals with.
+/// ascend-operator's `api.DefaultContainerName`, the only container that it changes.
 pub const DEFAULT_CONTAINER: &str = "ascend";
 
-/// A chosen container and where it stands.
+/// A chosen container and its position.
 #[derive(Debug, Clone, Copy)]
 pub struct Chosen<'o, 'a> {
     /// `containers` or `initContainers`.
     pub list: &'static str,
     /// Index in that list.
     pub index: usize,
-    /// The container.
+    /// The container's view.
     pub container: &'o Container<'a>,
 }
 
-/// Chooses: those named by annotation; else the one called `ascend`; else those that ask for an NPU;
-/// else the only one. Never an ordinary init container, a native sidecar only by name.
+/// Chooses the containers that the annotation names; else the one called `ascend`; else those that request NPUs; else
+/// the only one. Ordinary init containers are never chosen, native sidecars only by name.
 pub fn choose<'o, 'a>(
     spec: &'o PodSpec<'a>,
     options: &Options<'_>,
@@ -37,13 +37,13 @@ pub fn choose<'o, 'a>(
         return named(spec, names, warnings);
     }
     let by = |chosen: &dyn Fn(&Container<'a>) -> bool| -> Vec<Chosen<'o, 'a>> {
-        in_list("containers", containers).filter(|it| chosen(it.container)).collect()
+        in_list("containers", containers).filter(|candidate| chosen(candidate.container)).collect()
     };
     let ascend = by(&|container| container.name() == DEFAULT_CONTAINER);
     if !ascend.is_empty() {
         return ascend;
     }
-    let npu = by(&Container::wants_npu);
+    let npu = by(&Container::requests_npu);
     if !npu.is_empty() {
         return npu;
     }
@@ -55,7 +55,7 @@ pub fn choose<'o, 'a>(
         reason: Reason::NoContainerChosen,
         message: format!(
             "nothing was added: no container is called {DEFAULT_CONTAINER:?} or requests huawei.com/*; \
-             name the training container with the annotation {CONTAINERS} (containers: {})",
+             name the training container in the annotation {CONTAINERS} (containers: {})",
             names.join(", ")
         ),
     });
@@ -77,17 +77,17 @@ fn named<'o, 'a>(
     let all = in_list("containers", spec.containers.items())
         .chain(in_list("initContainers", spec.init_containers.items()));
     let mut chosen = Vec::new();
-    for it in all.filter(|it| names.contains(it.container.name())) {
-        if it.list == "initContainers" && !it.container.is_sidecar() {
+    for candidate in all.filter(|candidate| names.contains(candidate.container.name())) {
+        if candidate.list == "initContainers" && !candidate.container.is_sidecar() {
             warnings.push(Warning {
                 reason: Reason::InitContainer,
                 message: format!(
                     "annotation {CONTAINERS}: {:?} is an ordinary init container and is left alone",
-                    it.container.name()
+                    candidate.container.name()
                 ),
             });
         } else {
-            chosen.push(it);
+            chosen.push(candidate);
         }
     }
     chosen

@@ -1,4 +1,4 @@
-//! Who asks for the dying checkpoint, and what is to be said about how they ask.
+//! Reads which templates request the dying checkpoint, and checks the spelling and place of the strategy.
 
 use std::collections::HashSet;
 
@@ -13,20 +13,20 @@ use super::report::Outcome;
 use super::view::{Container, Metadata, Object, Template};
 use crate::policy::Policy;
 use crate::reason::Reason;
-use crate::workload::{Located, WorkloadKind};
+use crate::workload::{LocatedTemplate, WorkloadKind};
 
-/// What the object's templates ask for.
+/// Which templates of an object request an injection.
 #[derive(Debug)]
-pub(super) struct Asked {
-    /// Whether each template is to be injected, in the object's order.
+pub(super) struct InjectionRequest {
+    /// By template, in the object's order.
     pub(super) templates: Vec<bool>,
     any_strategy: bool,
 }
 
-impl Asked {
-    /// Why nothing is to be done at all.
-    pub(super) fn refused(&self) -> Option<Reason> {
-        match (self.any_strategy, self.templates.iter().any(|asks| *asks)) {
+impl InjectionRequest {
+    /// Why the whole object is left alone, if it is.
+    pub(super) fn skip_reason(&self) -> Option<Reason> {
+        match (self.any_strategy, self.templates.iter().any(|triggered| *triggered)) {
             (_, true) => None,
             (false, false) => Some(Reason::NoStrategy),
             (true, false) if self.templates.is_empty() => Some(Reason::NoTemplate),
@@ -36,55 +36,56 @@ impl Asked {
 }
 
 /// Reads the strategies of the job and its templates, or of the Pod.
-pub(super) fn asked(
+pub(super) fn read(
     kind: WorkloadKind,
     job: Option<&Metadata<'_>>,
-    templates: &[Located<'_, '_>],
+    templates: &[LocatedTemplate<'_, '_>],
     policy: &Policy,
     outcome: &mut Outcome,
-) -> Asked {
+) -> InjectionRequest {
     let jobs = job.and_then(|metadata| metadata.annotation(RECOVER_STRATEGY)).map(Strategies::parse);
     let mut known = HashSet::new();
     if let Some(jobs) = &jobs {
-        note(jobs, &mut known, outcome);
+        add_tokens(jobs, &mut known, outcome);
         check_spelling(jobs, outcome);
     }
-    let jobs_ask = jobs.as_ref().is_some_and(|jobs| jobs.triggered_by(&policy.triggers));
-    let mut asked = Asked { templates: Vec::with_capacity(templates.len()), any_strategy: jobs.is_some() };
+    let job_triggered = jobs.as_ref().is_some_and(|jobs| jobs.triggered_by(&policy.triggers));
+    let mut request =
+        InjectionRequest { templates: Vec::with_capacity(templates.len()), any_strategy: jobs.is_some() };
     for located in templates {
         let metadata = located.template.metadata.present();
         let own = metadata.and_then(|metadata| metadata.annotation(RECOVER_STRATEGY)).map(Strategies::parse);
-        let mut asks = jobs_ask;
+        let mut triggered = job_triggered;
         if let Some(own) = &own {
-            asked.any_strategy = true;
-            asks |= own.triggered_by(&policy.triggers);
+            request.any_strategy = true;
+            triggered |= own.triggered_by(&policy.triggers);
             if jobs.as_ref().is_none_or(|jobs| jobs.tokens() != own.tokens()) {
-                note(own, &mut known, outcome);
+                add_tokens(own, &mut known, outcome);
                 check_template(kind, jobs.as_ref(), own, located, outcome);
             }
         }
-        // The marker tells what the job asked for, whatever the Pod says of itself.
+        // The marker has the job's strategy, which takes precedence over the Pod's own annotation.
         if kind == WorkloadKind::Pod
-            && !asks
+            && !triggered
             && let Some(marked) = operator_marker(located.template, policy)
         {
-            asks = true;
+            triggered = true;
             outcome.strategies.push(marked.to_owned());
         }
-        asked.templates.push(asks);
+        request.templates.push(triggered);
     }
-    if !kind.strategy_reaches_mindcluster() && kind != WorkloadKind::Pod && asked.refused().is_none() {
+    if !kind.strategy_reaches_mindcluster() && kind != WorkloadKind::Pod && request.skip_reason().is_none() {
         outcome.warn(
             Reason::StrategyNotPropagated,
-            "MindCluster doesn't see the strategy of this kind, so ClusterD won't order a checkpoint: \
+            "MindCluster doesn't read the strategy of this kind, so ClusterD won't order a checkpoint: \
              run the training as an AscendJob"
                 .to_owned(),
         );
     }
-    asked
+    request
 }
 
-/// The trigger that ascend-operator left in a Pod's environment (`env.go` `addEnvByStrategy`).
+/// The trigger in the variables that ascend-operator adds to a Pod (`env.go` `addEnvByStrategy`).
 fn operator_marker<'p>(pod: &Template<'_>, policy: &'p Policy) -> Option<&'p str> {
     let containers = pod.spec.present().map_or(&[][..], |spec| spec.containers.items());
     policy
@@ -110,7 +111,7 @@ fn marks(container: &Container<'_>, trigger: &str) -> bool {
     mindspore.split(['{', '}', ',', '\'', ' ']).any(|token| token == feature)
 }
 
-fn note(strategies: &Strategies<'_>, known: &mut HashSet<String>, outcome: &mut Outcome) {
+fn add_tokens(strategies: &Strategies<'_>, known: &mut HashSet<String>, outcome: &mut Outcome) {
     for token in strategies.tokens() {
         if !known.contains(*token) {
             known.insert((*token).to_owned());
@@ -119,26 +120,25 @@ fn note(strategies: &Strategies<'_>, known: &mut HashSet<String>, outcome: &mut 
     }
 }
 
-/// What `amend_job` does about it isn't known yet: it may find nothing to amend.
+/// Warns about blanks and unknown tokens.
 fn check_spelling(strategies: &Strategies<'_>, outcome: &mut Outcome) {
-    // Blanks around no token are nothing to lose.
     if strategies.is_padded() && !strategies.tokens().is_empty() {
         let normalised = strategies.normalised();
         outcome.warn(
             Reason::StrategyPadded,
-            format!("annotation recover-strategy: MindCluster drops tokens with blanks around them; write {normalised:?}"),
+            format!("annotation recover-strategy: MindCluster ignores tokens with blanks around them; write {normalised:?}"),
         );
     }
     check_tokens(strategies, outcome);
 }
 
-/// Says that a padded list was rewritten, in place of the advice to do so.
-fn note_rewritten(normalised: &str, outcome: &mut Outcome) {
+/// Replaces the advice to remove blanks by the report that they were removed.
+fn report_rewritten(normalised: &str, outcome: &mut Outcome) {
     for warning in &mut outcome.warnings {
         if warning.reason == Reason::StrategyPadded {
             warning.reason = Reason::StrategyNormalised;
             warning.message = format!(
-                "annotation recover-strategy was rewritten to {normalised:?}: MindCluster drops tokens with blanks around them"
+                "annotation recover-strategy was rewritten to {normalised:?}: MindCluster ignores tokens with blanks around them"
             );
         }
     }
@@ -150,7 +150,9 @@ fn check_tokens(strategies: &Strategies<'_>, outcome: &mut Outcome) {
         let advice = strategy::hint(token).map_or_else(|| format!("it knows {known}"), str::to_owned);
         outcome.warn(
             Reason::StrategyUnknownToken,
-            format!("annotation recover-strategy: MindCluster doesn't know {token:?} and drops it; {advice}"),
+            format!(
+                "annotation recover-strategy: MindCluster doesn't know {token:?} and ignores it; {advice}"
+            ),
         );
     }
 }
@@ -159,7 +161,7 @@ fn check_template(
     kind: WorkloadKind,
     jobs: Option<&Strategies<'_>>,
     own: &Strategies<'_>,
-    located: &Located<'_, '_>,
+    located: &LocatedTemplate<'_, '_>,
     outcome: &mut Outcome,
 ) {
     check_tokens(own, outcome);
@@ -170,12 +172,12 @@ fn check_template(
     match jobs {
         None => outcome.warn(
             Reason::StrategyOnTemplateOnly,
-            format!("annotation recover-strategy stands on {path} only; MindCluster reads it from the job's own metadata.annotations: put it there"),
+            format!("annotation recover-strategy is on {path} only; MindCluster reads it from the job's own metadata.annotations: put it there"),
         ),
         Some(jobs) => outcome.warn(
             Reason::StrategyDiffers,
             format!(
-                "annotation recover-strategy is {:?} on {path} but {:?} on the job, which is the one MindCluster reads",
+                "annotation recover-strategy is {:?} on {path} but {:?} on the job, and MindCluster reads the job's",
                 own.normalised(),
                 jobs.normalised()
             ),
@@ -183,12 +185,12 @@ fn check_template(
     }
 }
 
-/// Changes the job's own metadata so that MindCluster reads what the user meant, and says what else a
-/// job of its kind lacks. Called only when at least one template was injected.
+/// Changes the job's own metadata to what MindCluster reads, and warns about what else the job lacks. Called only if at
+/// least one template was injected.
 pub(super) fn amend_job(
     kind: WorkloadKind,
     object: &Object<'_>,
-    templates: &[Located<'_, '_>],
+    templates: &[LocatedTemplate<'_, '_>],
     policy: &Policy,
     outcome: &mut Outcome,
 ) {
@@ -200,7 +202,7 @@ pub(super) fn amend_job(
             let strategies = Strategies::parse(raw);
             if strategies.is_padded() && strategies.triggered_by(&policy.triggers) {
                 let normalised = strategies.normalised();
-                note_rewritten(&normalised, outcome);
+                report_rewritten(&normalised, outcome);
                 changes.rewritten.push((RECOVER_STRATEGY, raw.to_owned(), normalised));
             }
             if !templates.iter().any(|located| located.rank_zero == Some(true)) {
@@ -240,7 +242,7 @@ fn amend_volcano_job(metadata: &Metadata<'_>, changes: &mut MetadataChanges, out
     }
 }
 
-fn warn_of_missing_operator(templates: &[Located<'_, '_>], outcome: &mut Outcome) {
+fn warn_of_missing_operator(templates: &[LocatedTemplate<'_, '_>], outcome: &mut Outcome) {
     let mut containers = templates
         .iter()
         .filter_map(|located| located.template.spec.present())
@@ -261,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_operators_marker_is_an_exact_token() {
+    fn marker_of_the_operator_is_an_exact_token() {
         for (name, value, expected) in [
             ("HIGH_AVAILABILITY", "dump", true),
             ("HIGH_AVAILABILITY", "dump,recover", true),

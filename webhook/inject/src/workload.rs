@@ -1,4 +1,4 @@
-//! Where pod templates live in each kind of workload.
+//! Finds the pod templates of each kind of workload.
 
 use crate::operation::escape;
 use crate::view::{Object, Slot, Template};
@@ -12,13 +12,13 @@ pub enum WorkloadKind {
     AscendJob,
     /// batch.volcano.sh Job, run by Volcano's job controller.
     VolcanoJob,
-    /// apps Deployment.
+    /// Deployment of the group apps.
     Deployment,
-    /// apps StatefulSet.
+    /// StatefulSet of the group apps.
     StatefulSet,
-    /// batch Job.
+    /// Job of the group batch.
     Job,
-    /// batch CronJob.
+    /// CronJob of the group batch.
     CronJob,
 }
 
@@ -46,8 +46,8 @@ impl WorkloadKind {
     /// Whether MindCluster reads `recover-strategy` from this kind's own annotations.
     ///
     /// ascend-operator copies an AscendJob's annotations to the PodGroup, and Volcano's job controller
-    /// those of its Job; for a Deployment or StatefulSet Volcano (up to 1.9) copies none of them, so
-    /// that ClusterD never sees the strategy.
+    /// those of its Job. For a Deployment or StatefulSet Volcano (up to 1.9) copies none of them, so
+    /// ClusterD doesn't see the strategy.
     pub const fn strategy_reaches_mindcluster(self) -> bool {
         matches!(self, Self::AscendJob | Self::VolcanoJob)
     }
@@ -55,25 +55,25 @@ impl WorkloadKind {
 
 /// A pod template found in an object.
 #[derive(Debug)]
-pub struct Located<'o, 'a> {
+pub struct LocatedTemplate<'o, 'a> {
     /// JSON pointer of the template in the object; empty for a Pod.
     pub path: String,
-    /// The template.
+    /// The template's view.
     pub template: &'o Template<'a>,
-    /// Whether its pods hold rank 0, as far as the workload itself tells; a Pod tells by its own fields.
+    /// Whether its pods have rank 0; `None` for a Pod, whose own fields decide.
     pub rank_zero: Option<bool>,
-    /// How many pods are made of it to run at once.
+    /// Number of its pods that run at a time.
     pub pods: i64,
 }
 
 /// The pod templates of `object`, in its own order.
 ///
-/// Rank 0 is what ascend-operator builds the Service for: replica type Master, Scheduler or Chief of an
-/// AscendJob; the first task of a Volcano Job; any pod of a kind without ranks.
-pub fn templates<'o, 'a>(object: &'o Object<'a>) -> Vec<Located<'o, 'a>> {
+/// Rank 0 is the replica type Master, Scheduler or Chief of an AscendJob, for which ascend-operator creates the Service;
+/// the first task of a Volcano Job; any pod of a kind without ranks.
+pub fn templates<'o, 'a>(object: &'o Object<'a>) -> Vec<LocatedTemplate<'o, 'a>> {
     let workload = match object {
         Object::Pod(template) => {
-            return vec![Located { path: String::new(), template, rank_zero: None, pods: 1 }];
+            return vec![LocatedTemplate { path: String::new(), template, rank_zero: None, pods: 1 }];
         }
         Object::Workload(workload) => workload,
     };
@@ -83,7 +83,7 @@ pub fn templates<'o, 'a>(object: &'o Object<'a>) -> Vec<Located<'o, 'a>> {
     for (replica_type, replica_spec) in spec.replica_specs.present().map_or(&[][..], |map| &map.0) {
         let Some(replica_spec) = replica_spec.present() else { continue };
         if let Some(template) = replica_spec.template.present() {
-            found.push(Located {
+            found.push(LocatedTemplate {
                 path: format!("/spec/replicaSpecs/{}/template", escape(replica_type)),
                 template,
                 rank_zero: Some(is_rank_zero_type(replica_type)),
@@ -95,22 +95,32 @@ pub fn templates<'o, 'a>(object: &'o Object<'a>) -> Vec<Located<'o, 'a>> {
         if let Some(template) = task.template.present() {
             let rank_zero = Some(index == 0);
             let pods = count(&task.replicas);
-            found.push(Located { path: format!("/spec/tasks/{index}/template"), template, rank_zero, pods });
+            found.push(LocatedTemplate {
+                path: format!("/spec/tasks/{index}/template"),
+                template,
+                rank_zero,
+                pods,
+            });
         }
     }
     if let Some(template) = spec.template.present() {
         let pods = count(&spec.replicas).max(count(&spec.parallelism));
-        found.push(Located { path: "/spec/template".to_owned(), template, rank_zero: Some(true), pods });
+        found.push(LocatedTemplate {
+            path: "/spec/template".to_owned(),
+            template,
+            rank_zero: Some(true),
+            pods,
+        });
     }
     let job_spec = spec.job_template.present().and_then(|job| job.spec.present());
     if let Some((spec, template)) = job_spec.and_then(|spec| Some((spec, spec.template.present()?))) {
         let path = "/spec/jobTemplate/spec/template".to_owned();
-        found.push(Located { path, template, rank_zero: Some(true), pods: count(&spec.parallelism) });
+        found.push(LocatedTemplate { path, template, rank_zero: Some(true), pods: count(&spec.parallelism) });
     }
     found
 }
 
-/// Whether pods of this AscendJob replica type hold rank 0.
+/// Whether pods of this AscendJob replica type have rank 0.
 pub fn is_rank_zero_type(replica_type: &str) -> bool {
     ["master", "scheduler", "chief"].iter().any(|name| replica_type.eq_ignore_ascii_case(name))
 }

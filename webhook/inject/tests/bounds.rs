@@ -1,4 +1,4 @@
-//! What a hostile object may cost: a patch is never much larger than what an API server could store.
+//! Objects that would become too large are left alone.
 
 use serde_json::{Value, json};
 use swansong_inject::inject;
@@ -6,7 +6,7 @@ use swansong_inject::policy::Policy;
 use swansong_inject::reason::Reason;
 use swansong_inject::workload::WorkloadKind;
 
-/// The request that an API server takes, at most.
+/// Limit of an API server for requests.
 const REQUEST: usize = 3 << 20;
 
 fn is_left_alone(kind: WorkloadKind, object: &Value) {
@@ -29,12 +29,12 @@ fn volcano(tasks: usize, annotations: &Value) -> Value {
 }
 
 #[test]
-fn templates_without_number() {
+fn too_many_templates_are_left_alone() {
     is_left_alone(WorkloadKind::VolcanoJob, &volcano(40_000, &json!({ "recover-strategy": "dump" })));
 }
 
 #[test]
-fn a_long_path_for_many_containers() {
+fn a_long_path_for_many_containers_is_left_alone() {
     let containers: Vec<Value> = (0..5_000).map(|number| container(&format!("c{number}"))).collect();
     for key in ["swansong.dev/libtaskd", "swansong.dev/libmspti"] {
         let annotations = json!({ "recover-strategy": "dump", key: format!("/{}", "x".repeat(250_000)) });
@@ -44,7 +44,7 @@ fn a_long_path_for_many_containers() {
 }
 
 #[test]
-fn a_long_annotation_of_a_job_for_many_templates() {
+fn a_long_annotation_for_many_templates_is_left_alone() {
     let long = "x,".repeat(125_000);
     for annotations in [
         json!({ "recover-strategy": format!("dump,{long}") }),
@@ -57,7 +57,7 @@ fn a_long_annotation_of_a_job_for_many_templates() {
 }
 
 #[test]
-fn what_can_be_stored_is_injected() {
+fn a_job_of_a_thousand_templates_is_injected() {
     let job = volcano(1_000, &json!({ "recover-strategy": "dump" }));
     let outcome = inject(WorkloadKind::VolcanoJob, &job.to_string(), &Policy::default()).expect("sound");
     assert_eq!(outcome.skip, None);

@@ -33,7 +33,7 @@ impl NodeReadinessRecord {
     #[must_use]
     pub fn extended_by(mut self, newer: Self) -> Self {
         if !self.required {
-            // A requirement that the older pass added looks like one of the user to the newer pass.
+            // The newer pass takes a requirement that the older pass added for one of the user.
             self.kept = newer.kept;
         }
         self.required |= newer.required;

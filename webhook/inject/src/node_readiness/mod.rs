@@ -1,8 +1,8 @@
-//! Asks for nodes that the agent found able to save a dying job, in the pod's node affinity.
+//! Adds a node affinity for nodes that the agent reports as able to save a dying job.
 //!
-//! The user's own affinity is joined, never replaced. Terms of a *required* affinity are alternatives, so the
-//! requirement goes into each of them; a *preferred* one is a term of its own. Where the user speaks of the label
-//! already, in a term or in `nodeSelector`, they have decided for themselves.
+//! The user's affinity is extended, never replaced. Terms of a *required* affinity are alternatives, so each of them gets
+//! the requirement; a *preferred* one becomes a further term. An affinity or `nodeSelector` that already names the label
+//! is left alone.
 
 mod undo;
 
@@ -15,14 +15,14 @@ pub(super) use self::undo::undo;
 use super::operation::Operation;
 use super::report::{Action, ActionKind, Warning};
 use super::view::{Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodSpec, Slot};
-use crate::former::Former;
+use crate::original::Original;
 use crate::policy::NodeReadiness;
 use crate::reason::Reason;
 
-/// What reports call it.
+/// Name of the field in reports.
 pub const FIELD: &str = "affinity.nodeReadiness";
 
-/// Half of what Kubernetes allows: a user's stronger preference outweighs it, a weaker one doesn't.
+/// Half of the maximum, so that users can give other preferences more or less weight.
 pub const WEIGHT: i64 = 50;
 
 /// Members of `spec.affinity.nodeAffinity`.
@@ -48,66 +48,66 @@ fn note<T>(record: &mut NodeReadinessRecord, name: &str, member: &Slot<T>) {
 }
 
 /// What a member was before it was created; `None` if it existed.
-fn original(record: &NodeReadinessRecord, name: &str) -> Option<Former> {
-    Former::of(name, &record.absent, &record.null)
+fn original(record: &NodeReadinessRecord, name: &str) -> Option<Original> {
+    Original::of(name, &record.absent, &record.null)
 }
 
-/// What was done to one template.
-pub(super) struct Asked {
+/// The change to one template.
+pub(super) struct ReadinessRequest {
     pub(super) action: Action,
     pub(super) record: NodeReadinessRecord,
 }
 
-impl Asked {
-    fn nothing(action: Action) -> Self {
+impl ReadinessRequest {
+    fn unchanged(action: Action) -> Self {
         Self { action, record: NodeReadinessRecord::default() }
     }
 }
 
-/// Joins what `wanted` asks for to the affinity of the pod template at `path`; `None` when it asks for nothing.
+/// Adds `wanted` to the affinity of the pod template at `path`; `None` if it is off.
 ///
-/// `prefix` names the template in a message.
-pub(super) fn ask(
+/// Messages start with `prefix`.
+pub(super) fn request(
     wanted: NodeReadiness,
     path: &str,
     prefix: &str,
     spec: &PodSpec<'_>,
     operations: &mut Vec<Operation>,
     warnings: &mut Vec<Warning>,
-) -> Option<Asked> {
+) -> Option<ReadinessRequest> {
     if wanted == NodeReadiness::Off {
         return None;
     }
     if spec.node_name.present().is_some_and(|name| !name.is_empty()) {
-        return Some(Asked::nothing(Action::skipped(FIELD, Reason::NodeAlreadyChosen)));
+        return Some(ReadinessRequest::unchanged(Action::skipped(FIELD, Reason::NodeAlreadyChosen)));
     }
     let selected = spec.node_selector.present().and_then(|labels| labels.get(DUMP_READY));
     if let Some(value) = selected.and_then(Slot::present) {
         let value = format!("nodeSelector {DUMP_READY}={}", &**value);
-        return Some(Asked::nothing(kept(!value.ends_with("=true"), Some(value))));
+        return Some(ReadinessRequest::unchanged(kept(!value.ends_with("=true"), Some(value))));
     }
-    let mut asking = Asking {
+    let mut edit = AffinityEdit {
         path: format!("{path}/spec/affinity"),
         affinity: &spec.affinity,
         record: NodeReadinessRecord::default(),
         operations,
     };
     let action = match wanted {
-        NodeReadiness::Prefer => asking.prefer(),
-        _ => asking.require(),
+        NodeReadiness::Prefer => edit.prefer(),
+        _ => edit.require(),
     };
     if action.reason == Reason::NodeSelectorMatchesNothing {
         let message = format!(
-            "{prefix}nodeReadiness was not asked for: the required node affinity has no term that could match \
-             a node; mend or remove nodeSelectorTerms"
+            "{prefix}nodeReadiness wasn't added: the required node affinity has no term that can match a node; \
+             correct or remove nodeSelectorTerms"
         );
         warnings.push(Warning { reason: action.reason, message });
     }
-    Some(Asked { action, record: asking.record })
+    Some(ReadinessRequest { action, record: edit.record })
 }
 
-/// The work on one affinity.
-struct Asking<'o, 'a> {
+/// The change of one affinity.
+struct AffinityEdit<'o, 'a> {
     /// JSON pointer of the affinity.
     path: String,
     affinity: &'o Slot<Affinity<'a>>,
@@ -115,7 +115,7 @@ struct Asking<'o, 'a> {
     operations: &'o mut Vec<Operation>,
 }
 
-impl<'o, 'a> Asking<'o, 'a> {
+impl<'o, 'a> AffinityEdit<'o, 'a> {
     fn node_affinity(&self) -> Option<&'o NodeAffinity<'a>> {
         self.affinity.present()?.node_affinity.present()
     }
@@ -156,32 +156,31 @@ impl<'o, 'a> Asking<'o, 'a> {
             return added("require");
         };
         let terms = || required.terms.items().iter().map(Slot::present).enumerate();
-        // A term that matches nothing matches nothing with one requirement more, either. With one in place of none it
-        // would match where the user's doesn't.
-        let living = || {
-            let living = terms().filter_map(|(index, term)| Some((index, term?)));
-            living.filter(|(_, term)| !term.matches_nothing())
+        // An empty term matches no node; with our requirement it would match nodes that the user excluded.
+        let usable = || {
+            let usable = terms().filter_map(|(index, term)| Some((index, term?)));
+            usable.filter(|(_, term)| !term.matches_nothing())
         };
-        if living().next().is_none() {
+        if usable().next().is_none() {
             return Action::skipped(FIELD, Reason::NodeSelectorMatchesNothing);
         }
-        if living().all(|(_, term)| term.is_about_readiness()) {
-            let own = living().any(|(_, term)| term.asks_for_readiness().is_none());
+        if usable().all(|(_, term)| term.is_about_readiness()) {
+            let own = usable().any(|(_, term)| term.asks_for_readiness().is_none());
             return kept(own, Some("require".to_owned()).filter(|_| !own));
         }
         self.record.required = true;
-        self.record.kept = living()
+        self.record.kept = usable()
             .filter(|(_, term)| term.asks_for_readiness().is_some())
             .map(|(index, _)| index)
             .collect();
-        for (index, term) in living().filter(|(_, term)| !term.is_about_readiness()) {
-            self.join(index, term);
+        for (index, term) in usable().filter(|(_, term)| !term.is_about_readiness()) {
+            self.extend_term(index, term);
         }
         merged("require")
     }
 
     /// Adds the requirement to a term of the user.
-    fn join(&mut self, index: usize, term: &NodeSelectorTerm<'_>) {
+    fn extend_term(&mut self, index: usize, term: &NodeSelectorTerm<'_>) {
         let list =
             format!("{}/nodeAffinity/{REQUIRED}/nodeSelectorTerms/{index}/matchExpressions", self.path);
         note(&mut self.record, &expressions(index), &term.match_expressions);
@@ -192,7 +191,7 @@ impl<'o, 'a> Asking<'o, 'a> {
         });
     }
 
-    /// Adds a member of nodeAffinity that isn't there, with the parents it lacks.
+    /// Adds a missing member of nodeAffinity and its missing parents.
     fn add_member<T>(&mut self, name: &str, member: Option<&Slot<T>>, value: &Value) {
         let node = self.affinity.present().map(|affinity| &affinity.node_affinity);
         note(&mut self.record, AFFINITY, self.affinity);
@@ -223,7 +222,7 @@ fn merged(value: impl Into<String>) -> Action {
     Action { action: ActionKind::Merged, ..added(value) }
 }
 
-/// `own`: the user says something else than we would.
+/// `own`: the value differs from the one that would be added.
 fn kept(own: bool, value: Option<String>) -> Action {
     Action::kept(FIELD, value, if own { Reason::UserValueKept } else { Reason::AlreadyPresent })
 }

@@ -1,35 +1,34 @@
-//! Takes back what was asked of nodes.
+//! Removes the injected node affinity.
 
 use swansong_api::labels::DUMP_READY;
 use swansong_api::record::NodeReadinessRecord;
 
 use super::{AFFINITY, NODE_AFFINITY, PREFERRED, REQUIRED, original};
-use crate::former::Former;
 use crate::operation::Operation;
+use crate::original::Original;
 use crate::undo::Undo;
 use crate::view::{NodeAffinity, NodeSelectorTerm, PodSpec, PreferredTerm, Slot};
 
-/// What becomes of a member of nodeAffinity.
-enum Fate {
-    /// It is left as it is, or changed inside.
-    Stays(Vec<Operation>),
-    /// It is taken away.
-    Goes,
+/// The undo of a member of nodeAffinity.
+enum MemberUndo {
+    /// It remains, with these changes inside it.
+    Edit(Vec<Operation>),
+    /// It is removed.
+    Remove,
     /// It becomes `null` again.
-    Nulled,
+    SetNull,
 }
 
-impl From<Former> for Fate {
-    fn from(former: Former) -> Self {
+impl From<Original> for MemberUndo {
+    fn from(former: Original) -> Self {
         match former {
-            Former::Absent => Self::Goes,
-            Former::Null => Self::Nulled,
+            Original::Absent => Self::Remove,
+            Original::Null => Self::SetNull,
         }
     }
 }
 
-/// The operations that take back what `record` says of the pod template at `path`. What the user changed or removed
-/// meanwhile is passed over.
+/// Undoes the changes of `record` to the pod template at `path`, except what the user changed or removed since.
 pub(crate) fn undo(path: &str, spec: &PodSpec<'_>, record: &NodeReadinessRecord, undo: &mut Undo) {
     let Some(affinity) = spec.affinity.present() else { return };
     let Some(node) = affinity.node_affinity.present() else { return };
@@ -39,19 +38,20 @@ pub(crate) fn undo(path: &str, spec: &PodSpec<'_>, record: &NodeReadinessRecord,
     let preferred_path = format!("{node_path}/{PREFERRED}");
     let required = undo_required(&required_path, node, record);
     let preferred = undo_preferred(&preferred_path, node, record);
-    let Undo { operations, stays } = undo;
-    let untouched = |fate: &Fate| matches!(fate, Fate::Stays(changes) if changes.is_empty());
-    if record.required && untouched(&required) && required_speaks_of_readiness(node, record) {
-        stays.push(format!(
-            "what the required node affinity says of {DUMP_READY} was changed since and stays"
+    let Undo { operations, remaining } = undo;
+    let is_unchanged = |undo: &MemberUndo| matches!(undo, MemberUndo::Edit(changes) if changes.is_empty());
+    if record.required && is_unchanged(&required) && required_names_readiness(node, record) {
+        remaining.push(format!(
+            "the requirement of {DUMP_READY} in the required node affinity was changed since and stays"
         ));
     }
-    if record.preferred.is_some() && untouched(&preferred) && preferred_speaks_of_readiness(node) {
-        stays.push(format!(
-            "what the preferred node affinity says of {DUMP_READY} was changed since and stays"
+    if record.preferred.is_some() && is_unchanged(&preferred) && preferred_names_readiness(node) {
+        remaining.push(format!(
+            "the preference for {DUMP_READY} in the preferred node affinity was changed since and stays"
         ));
     }
-    let empty = |slot_is_absent: bool, fate: &Fate| slot_is_absent || matches!(fate, Fate::Goes);
+    let empty =
+        |slot_is_absent: bool, undo: &MemberUndo| slot_is_absent || matches!(undo, MemberUndo::Remove);
     let emptied = node.unread == 0
         && empty(matches!(node.required, Slot::Absent), &required)
         && empty(matches!(node.preferred, Slot::Absent), &preferred);
@@ -63,29 +63,29 @@ pub(crate) fn undo(path: &str, spec: &PodSpec<'_>, record: &NodeReadinessRecord,
         });
         return;
     }
-    for (fate, path) in [(required, required_path), (preferred, preferred_path)] {
-        match fate {
-            Fate::Stays(changes) => operations.extend(changes),
-            Fate::Goes => operations.push(Former::Absent.restore(path)),
-            Fate::Nulled => operations.push(Former::Null.restore(path)),
+    for (undo, path) in [(required, required_path), (preferred, preferred_path)] {
+        match undo {
+            MemberUndo::Edit(changes) => operations.extend(changes),
+            MemberUndo::Remove => operations.push(Original::Absent.restore(path)),
+            MemberUndo::SetNull => operations.push(Original::Null.restore(path)),
         }
     }
 }
 
-fn required_speaks_of_readiness(node: &NodeAffinity<'_>, record: &NodeReadinessRecord) -> bool {
+fn required_names_readiness(node: &NodeAffinity<'_>, record: &NodeReadinessRecord) -> bool {
     let terms = node.required.present().map_or(&[][..], |required| required.terms.items());
     let mut others = terms.iter().enumerate().filter(|(index, _)| !record.kept.contains(index));
     others.any(|(_, term)| term.present().is_some_and(NodeSelectorTerm::is_about_readiness))
 }
 
-fn preferred_speaks_of_readiness(node: &NodeAffinity<'_>) -> bool {
+fn preferred_names_readiness(node: &NodeAffinity<'_>) -> bool {
     let mut terms = node.preferred.items().iter().filter_map(|term| term.present()?.preference.present());
     terms.any(NodeSelectorTerm::is_about_readiness)
 }
 
-fn undo_required(path: &str, node: &NodeAffinity<'_>, record: &NodeReadinessRecord) -> Fate {
+fn undo_required(path: &str, node: &NodeAffinity<'_>, record: &NodeReadinessRecord) -> MemberUndo {
     let Some(required) = node.required.present().filter(|_| record.required) else {
-        return Fate::Stays(Vec::new());
+        return MemberUndo::Edit(Vec::new());
     };
     let terms = required.terms.items();
     let mut changes = Vec::new();
@@ -93,7 +93,7 @@ fn undo_required(path: &str, node: &NodeAffinity<'_>, record: &NodeReadinessReco
     for (index, term) in terms.iter().enumerate().filter(|(index, _)| !record.kept.contains(index)) {
         let Some(term) = term.present() else { continue };
         if term.asks_for_nothing_else() {
-            // Without its only requirement it would match no node.
+            // A term without requirements would match no node.
             ours.push(index);
         } else if let Some(at) = term.asks_for_readiness() {
             changes.push(undo_term(&format!("{path}/nodeSelectorTerms/{index}"), index, at, term, record));
@@ -101,14 +101,14 @@ fn undo_required(path: &str, node: &NodeAffinity<'_>, record: &NodeReadinessReco
     }
     if ours.len() == terms.len() && !ours.is_empty() && required.unread == 0 {
         // Kubernetes refuses a selector without terms.
-        return original(record, REQUIRED).unwrap_or(Former::Absent).into();
+        return original(record, REQUIRED).unwrap_or(Original::Absent).into();
     }
     let removed = ours.into_iter().rev();
     changes.extend(removed.map(|index| Operation::remove(format!("{path}/nodeSelectorTerms/{index}"))));
-    Fate::Stays(changes)
+    MemberUndo::Edit(changes)
 }
 
-/// Takes the requirement at `at` out of a term of the user.
+/// Removes the requirement at `at` from a term of the user.
 fn undo_term(
     path: &str,
     index: usize,
@@ -124,15 +124,15 @@ fn undo_term(
     }
 }
 
-fn undo_preferred(path: &str, node: &NodeAffinity<'_>, record: &NodeReadinessRecord) -> Fate {
+fn undo_preferred(path: &str, node: &NodeAffinity<'_>, record: &NodeReadinessRecord) -> MemberUndo {
     let preferences = node.preferred.items();
     let ours = record.preferred.and_then(|weight| {
         preferences.iter().rposition(|term| term.present().is_some_and(|term| is_ours(term, weight)))
     });
-    let Some(index) = ours else { return Fate::Stays(Vec::new()) };
+    let Some(index) = ours else { return MemberUndo::Edit(Vec::new()) };
     match original(record, PREFERRED).filter(|_| preferences.len() == 1) {
         Some(former) => former.into(),
-        None => Fate::Stays(vec![Operation::remove(format!("{path}/{index}"))]),
+        None => MemberUndo::Edit(vec![Operation::remove(format!("{path}/{index}"))]),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The undo in one container.
+//! Undoes the injection of one container.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,11 @@ use swansong_api::preload::entries;
 use swansong_api::record::{ContainerRecord, OriginalPreload, PreloadRecord};
 
 use super::Undo;
-use crate::former::Former;
 use crate::operation::Operation;
+use crate::original::Original;
 use crate::view::{Container, EnvVar, Slot};
 
-/// The work on one container.
+/// The undo of one container.
 pub(super) struct ContainerUndo<'u, 'c, 'a> {
     /// JSON pointer of the container.
     pub(super) path: &'u str,
@@ -22,12 +22,12 @@ pub(super) struct ContainerUndo<'u, 'c, 'a> {
 
 impl ContainerUndo<'_, '_, '_> {
     pub(super) fn run(mut self) {
-        // Values first, while indices are those of the view.
+        // Edits first, while the indices of the view are valid.
         let mut env: Vec<usize> = self.preload().into_iter().collect();
         for (name, written) in &self.record.env {
             match self.container.last_env(name) {
                 Some((index, entry)) if is(entry, written.as_deref()) => env.push(index),
-                Some(_) => self.stays(&format!("env {name}")),
+                Some(_) => self.report_changed(&format!("env {name}")),
                 None => {}
             }
         }
@@ -36,12 +36,12 @@ impl ContainerUndo<'_, '_, '_> {
         self.remove("ports", ports, self.container.ports.items().len());
     }
 
-    fn stays(&mut self, what: &str) {
+    fn report_changed(&mut self, what: &str) {
         let name = self.container.name();
-        self.undo.stays.push(format!("container {name}: {what} was changed since and stays"));
+        self.undo.remaining.push(format!("container {name}: {what} was changed since and stays"));
     }
 
-    /// Takes the libraries out of LD_PRELOAD. The index of the entry if it is to go.
+    /// Removes the libraries from LD_PRELOAD. Returns the index of an entry to remove.
     fn preload(&mut self) -> Option<usize> {
         let PreloadRecord { libraries, former } = self.record.preload.as_ref()?;
         let list = format!("{}/env", self.path);
@@ -50,7 +50,7 @@ impl ContainerUndo<'_, '_, '_> {
         if let Some(OriginalPreload::ValueFrom) = former
             && let Some((original, _)) = self.container.last_env(ORIGINAL_LD_PRELOAD)
         {
-            // As long as nothing but the reference to it is left, the source gets its name back.
+            // The source gets its name back unless the user added entries to the reference.
             let reference = format!("$({ORIGINAL_LD_PRELOAD})");
             let only = found.as_ref().is_some_and(|(_, rest)| rest.iter().all(|path| *path == reference));
             if only || entry.is_none() {
@@ -70,7 +70,7 @@ impl ContainerUndo<'_, '_, '_> {
             Some(OriginalPreload::Value(text)) if same => Operation::replace(value, text),
             Some(OriginalPreload::Null) if same => Operation::replace(value, &()),
             Some(OriginalPreload::Absent) if same => Operation::remove(value),
-            // The user's own part was changed since.
+            // The user changed the rest since.
             _ => Operation::replace(value, &rest.join(":")),
         });
         None
@@ -86,21 +86,22 @@ impl ContainerUndo<'_, '_, '_> {
                 Some(index) if ports[index].name.present().is_some_and(|now| **now == *name) => {
                     ours.push(index);
                 }
-                Some(_) => self.stays(&format!("the name of port {number}")),
+                Some(_) => self.report_changed(&format!("the name of port {number}")),
                 None => {}
             }
         }
         ours
     }
 
-    /// Removes list items from the highest index down, and the list itself when we made it and it is empty.
+    /// Removes list items from the highest index down, or the list itself if the injection created it and it becomes empty.
     fn remove(&mut self, field: &str, mut indices: Vec<usize>, len: usize) {
         indices.sort_unstable();
         indices.dedup();
         let emptied = !indices.is_empty() && indices.len() == len;
         let list = format!("{}/{field}", self.path);
         let operations = &mut self.undo.operations;
-        if let Some(former) = Former::of(field, &self.record.absent, &self.record.null).filter(|_| emptied) {
+        if let Some(former) = Original::of(field, &self.record.absent, &self.record.null).filter(|_| emptied)
+        {
             operations.push(former.restore(list));
         } else {
             let removed = indices.into_iter().rev();
@@ -109,7 +110,7 @@ impl ContainerUndo<'_, '_, '_> {
     }
 }
 
-/// Whether an entry holds what was written; `None` is a valueFrom.
+/// Whether an entry has the written value; `None` is a valueFrom.
 fn is(entry: &EnvVar<'_>, written: Option<&str>) -> bool {
     let sourced = entry.value_from.present().is_some();
     match written {
@@ -118,7 +119,7 @@ fn is(entry: &EnvVar<'_>, written: Option<&str>) -> bool {
     }
 }
 
-/// The paths of an entry without `libraries`; `None` if it holds none of them, and so is nothing of ours.
+/// The paths of an entry without `libraries`; `None` if it has none of them.
 fn without<'e>(entry: &'e EnvVar<'_>, libraries: &[String]) -> Option<Vec<&'e str>> {
     let value = match (&entry.value_from, &entry.value) {
         (Slot::Absent | Slot::Null, Slot::Present(value)) => &**value,

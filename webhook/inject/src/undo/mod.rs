@@ -9,42 +9,40 @@ use swansong_api::record::{ContainerRecord, Record, RecordError};
 use swansong_api::strategy::Strategies;
 
 use self::container::ContainerUndo;
-use super::former::Former;
 use super::node_readiness;
 use super::operation::{Operation, escape};
+use super::original::Original;
 use super::view::{Kept, Metadata, Object, PodSpec, ShapeError, Slot, Text};
 use crate::workload::{self, WorkloadKind};
 
 /// Why an injection can't be undone.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
-    /// The object isn't of its kind's shape.
+    /// The object doesn't have the fields of its kind.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// The record is somebody else's or damaged.
+    /// The record is unreadable.
     #[error(
         "annotation {INJECTED} on `{place}`: {source}; remove the annotation and what Swansong added by hand"
     )]
     Record {
-        /// JSON pointer of the object or template that carries it; `/` is the object.
+        /// JSON pointer of the object or template with the record; `/` is the object.
         place: String,
-        /// What is wrong.
+        /// The error of the parser.
         source: RecordError,
     },
 }
 
-/// How an injection is taken back.
+/// The undo of an injection.
 #[derive(Debug, Default)]
 pub struct Undo {
-    /// The operations; none when the object carries no record.
+    /// The operations; none if the object has no record.
     pub operations: Vec<Operation>,
-    /// What stays though Swansong added it, since it was changed meanwhile: a sentence each.
-    pub stays: Vec<String>,
+    /// A sentence for each injected field that remains because it was changed since.
+    pub remaining: Vec<String>,
 }
 
-/// Takes an injection back by the records it left.
-///
-/// What the user removed meanwhile is passed over, and what the user changed is the user's.
+/// Removes an injection by its records, except what the user changed or removed since.
 pub fn uninject(kind: WorkloadKind, json: &str) -> Result<Undo, UndoError> {
     let object = Object::parse(kind, json)?;
     let mut undo = Undo::default();
@@ -93,72 +91,72 @@ fn undo_containers(
             }
         }
         if !found {
-            undo.stays.push(format!(
-                "there is no container {name} any more; if it has another name now, what was added to it is still there"
+            undo.remaining.push(format!(
+                "container {name} no longer exists; if it was renamed, the additions to it remain"
             ));
         }
     }
 }
 
-/// Whether a rewritten list is still the one we wrote, and not one that the user wrote since.
+/// Whether a rewritten list hasn't been changed since.
 fn still_ours(metadata: &Metadata<'_>, key: &str, former: &str) -> bool {
     metadata.annotation(key).is_some_and(|now| now == Strategies::parse(former).normalised())
 }
 
 fn undo_metadata(path: &str, metadata: &Slot<Metadata<'_>>, record: &Record, undo: &mut Undo) {
     let Some(metadata) = metadata.present() else { return };
-    let Undo { operations, stays } = undo;
+    let Undo { operations, remaining } = undo;
     let (annotations, labels) = (metadata.annotations.present(), metadata.labels.present());
-    let mut added = still_written("annotation", &record.annotations, annotations, stays);
+    let mut added = still_written("annotation", &record.annotations, annotations, remaining);
     added.push(INJECTED);
-    let added_labels = still_written("label", &record.labels, labels, stays);
+    let added_labels = still_written("label", &record.labels, labels, remaining);
 
     let parent = format!("{path}/metadata");
-    let former = |name: &str| Former::of(name, &record.absent, &record.null);
+    let former = |name: &str| Original::of(name, &record.absent, &record.null);
     let made = former("metadata");
     let length = annotations.map_or(0, |annotations| annotations.len);
     if let Some(made) = made
         && added.len() == length
-        && metadata.holds_annotations_at_most()
+        && metadata.has_only_annotations()
     {
         operations.push(made.restore(parent));
         return;
     }
-    // What the user put into a metadata of ours since keeps it, and has no annotations of its own.
-    let annotations_were = made.map(|_| Former::Absent).or(former("annotations"));
+    // The user added fields to a metadata that the injection created.
+    let annotations_were = made.map(|_| Original::Absent).or(former("annotations"));
     let path = format!("{parent}/annotations");
-    take_out(&path, &added, length, annotations_were, operations);
+    remove_keys(&path, &added, length, annotations_were, operations);
     for (key, former) in record.replaced.iter().filter(|(key, former)| still_ours(metadata, key, former)) {
         operations.push(Operation::replace(format!("{path}/{}", escape(key)), former));
     }
     let length = labels.map_or(0, |labels| labels.len);
-    take_out(&format!("{parent}/labels"), &added_labels, length, former("labels"), operations);
+    remove_keys(&format!("{parent}/labels"), &added_labels, length, former("labels"), operations);
 }
 
-/// The keys that still have the values that were written.
+/// The keys that still have the written values.
 fn still_written<'r, K>(
     what: &str,
     written: &'r BTreeMap<String, String>,
     now: Option<&Kept<'_, K, Slot<Text<'_>>>>,
-    stays: &mut Vec<String>,
+    remaining: &mut Vec<String>,
 ) -> Vec<&'r str> {
     let mut ours = Vec::new();
     for (key, value) in written {
         match now.and_then(|map| map.get(key)).and_then(Slot::present) {
             Some(now) if **now == **value => ours.push(key.as_str()),
-            Some(_) => stays.push(format!("{what} {key} was changed since and stays")),
+            Some(_) => remaining.push(format!("{what} {key} was changed since and stays")),
             None => {}
         }
     }
     ours
 }
 
-/// Takes keys out of the map at `path`, or the map itself when we made it and nothing else is in it.
-fn take_out(
+/// Removes keys from the map at `path`, or the map itself if the injection created it and it has no other keys.
+fn remove_keys(
     path: &str,
     keys: &[&str],
     length: usize,
-    former: Option<Former>,
+    former: Option<Original>,
     operations: &mut Vec<Operation>,
 ) {
     let emptied = !keys.is_empty() && keys.len() == length;

@@ -1,4 +1,4 @@
-//! `spec.affinity`, as far as it chooses nodes.
+//! Views of `spec.affinity`.
 
 use serde::de::IgnoredAny;
 use swansong_api::labels::DUMP_READY;
@@ -6,60 +6,60 @@ use swansong_api::labels::DUMP_READY;
 use super::json::{Slot, Text, view};
 
 view! {
-    /// `spec.affinity`; affinity to other pods is never read.
+    /// View of `spec.affinity`; affinity to other pods isn't read.
     pub struct Affinity<'a> {
-        /// Which nodes the pod is drawn to.
+        /// Affinity to nodes.
         pub node_affinity: "nodeAffinity" => Slot<NodeAffinity<'a>>,
     }
 
-    /// `spec.affinity.nodeAffinity`.
+    /// View of `spec.affinity.nodeAffinity`.
     pub struct NodeAffinity<'a> {
-        /// What a node must have.
+        /// Requirements of nodes.
         pub required: "requiredDuringSchedulingIgnoredDuringExecution" => Slot<NodeSelector<'a>>,
-        /// What a node had better have.
+        /// Preferences among nodes.
         pub preferred: "preferredDuringSchedulingIgnoredDuringExecution" => Slot<Vec<Slot<PreferredTerm<'a>>>>,
     }
 
     /// The required part: a node has to match one of the terms.
     pub struct NodeSelector<'a> {
-        /// Alternatives.
+        /// The alternatives, of which a node has to match one.
         pub terms: "nodeSelectorTerms" => Slot<Vec<Slot<NodeSelectorTerm<'a>>>>,
     }
 
-    /// One alternative: a node has to match everything in it.
+    /// One alternative; a node has to match all of its requirements.
     pub struct NodeSelectorTerm<'a> {
-        /// What its labels must be.
+        /// Requirements of labels.
         pub match_expressions: "matchExpressions" => Slot<Vec<Slot<Requirement<'a>>>>,
-        /// What its fields must be.
+        /// Requirements of fields.
         pub match_fields: "matchFields" => Slot<Vec<IgnoredAny>>,
     }
 
-    /// One preference.
+    /// One weighted preference.
     pub struct PreferredTerm<'a> {
-        /// 1–100, added up by node.
+        /// From 1 to 100.
         pub weight: "weight" => Slot<i64>,
-        /// What the node had better match.
+        /// The preferred term.
         pub preference: "preference" => Slot<NodeSelectorTerm<'a>>,
     }
 
-    /// What one label must be.
+    /// The requirement of one label.
     pub struct Requirement<'a> {
-        /// The label.
+        /// The label's key.
         pub key: "key" => Slot<Text<'a>>,
         /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
         pub operator: "operator" => Slot<Text<'a>>,
-        /// What the operator compares with.
+        /// Operands of the operator.
         pub values: "values" => Slot<Vec<Slot<Text<'a>>>>,
     }
 }
 
 impl Requirement<'_> {
-    /// Whether it speaks of [`DUMP_READY`], whatever it says.
+    /// Whether it is about [`DUMP_READY`].
     pub fn is_about_readiness(&self) -> bool {
         self.key.present().is_some_and(|key| &**key == DUMP_READY)
     }
 
-    /// Whether it is just the one that is injected.
+    /// Whether it equals the injected one.
     pub fn asks_for_readiness(&self) -> bool {
         self.is_about_readiness()
             && self.operator.present().is_some_and(|operator| &**operator == "In")
@@ -74,24 +74,24 @@ impl NodeSelectorTerm<'_> {
         self.match_expressions.items().is_empty() && self.match_fields.items().is_empty()
     }
 
-    /// What it requires of labels; `null` entries, which Kubernetes refuses, are left out.
+    /// Its requirements of labels, without `null` entries, which Kubernetes refuses.
     pub fn requirements(&self) -> impl Iterator<Item = (usize, &Requirement<'_>)> {
         let entries = self.match_expressions.items().iter().enumerate();
         entries.filter_map(|(index, entry)| Some((index, entry.present()?)))
     }
 
-    /// Whether it speaks of [`DUMP_READY`].
+    /// Whether one of its requirements is about [`DUMP_READY`].
     pub fn is_about_readiness(&self) -> bool {
         self.requirements().any(|(_, requirement)| requirement.is_about_readiness())
     }
 
-    /// The place of the requirement that is injected.
+    /// The index of the injected requirement.
     pub fn asks_for_readiness(&self) -> Option<usize> {
         let mut asking = self.requirements().filter(|(_, requirement)| requirement.asks_for_readiness());
         asking.next().map(|(index, _)| index)
     }
 
-    /// Whether the requirement that is injected is all there is in it.
+    /// Whether it has the injected requirement only.
     pub fn asks_for_nothing_else(&self) -> bool {
         self.asks_for_readiness().is_some()
             && self.match_expressions.items().len() == 1

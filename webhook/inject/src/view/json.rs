@@ -1,4 +1,4 @@
-//! Building blocks of the views: fields that may be absent, borrowed strings, maps read in part.
+//! Types of which views are built: optional members, borrowed strings, partial maps.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::ops::Deref;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
-/// A field that may be absent, `null` or there.
+/// A member that may be absent, `null` or present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Slot<T> {
     /// The object has no such member.
@@ -77,19 +77,19 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// A JSON object of which only some members are kept, in its own order.
+/// Some members of a JSON object, in its order.
 #[derive(Debug)]
 pub struct Kept<'a, K, V> {
     /// The members whose key `K` keeps.
     pub(super) members: Vec<(Text<'a>, V)>,
-    /// How many members there are in all.
+    /// Number of all members.
     pub len: usize,
     keys: PhantomData<K>,
 }
 
-/// Which keys of a map are of interest.
+/// Selects keys of a map.
 pub trait Keys {
-    /// Whether the member is kept.
+    /// Whether to keep the member.
     fn keep(key: &str) -> bool;
 }
 
@@ -127,7 +127,7 @@ impl<'de: 'a, 'a, K: Keys, V: Deserialize<'de>> Deserialize<'de> for Kept<'a, K,
     }
 }
 
-/// A map in its own order.
+/// All members of a JSON object, in its order.
 #[derive(Debug)]
 pub struct Ordered<'a, V>(pub Vec<(Text<'a>, V)>);
 
@@ -144,10 +144,10 @@ impl<'de: 'a, 'a, V: Deserialize<'de>> Deserialize<'de> for Ordered<'a, V> {
     }
 }
 
-/// Defines a view: a struct read from a JSON object, unnamed members passed over.
+/// Defines a view: a struct of some members of a JSON object.
 ///
-/// A derived `Deserialize` would also take an array for a struct and refuse a repeated key; the API server does
-/// neither, so this reads objects only and lets the last of a key win.
+/// A derived `Deserialize` would accept an array and refuse a repeated key. Like the API server, this accepts objects only
+/// and uses the last of repeated keys.
 macro_rules! view {
     ($($(#[$meta:meta])* pub struct $name:ident<'a> {
         $($(#[$field_meta:meta])* pub $field:ident: $key:literal => $type:ty,)+
@@ -156,7 +156,7 @@ macro_rules! view {
         #[derive(Debug)]
         pub struct $name<'a> {
             $($(#[$field_meta])* pub $field: $type,)+
-            /// How many members were passed over.
+            /// Number of members that the view doesn't have.
             pub unread: usize,
             lifetime: ::std::marker::PhantomData<&'a str>,
         }

@@ -1,8 +1,7 @@
-//! Borrowed views: only the fields a decision needs, read from the raw object without copying.
+//! Borrowed views of the raw object, with only the fields that a decision needs.
 //!
-//! A view is never written back, which is what keeps unknown fields safe. Absent and `null` are told
-//! apart ([`Slot`]), since the undo of an injection restores the one or the other; everything that
-//! decides treats them alike.
+//! A view is never written back, so unknown fields are safe. [`Slot`] distinguishes absent from `null` members, because
+//! an undo restores them; decisions treat both alike.
 
 mod affinity;
 mod json;
@@ -18,7 +17,7 @@ use self::json::view;
 pub use self::json::{Kept, Keys, Ordered, Slot, Text};
 use crate::workload::WorkloadKind;
 
-/// Keeps the annotations that decide: `recover-strategy` and Swansong's own.
+/// Keeps `recover-strategy` and Swansong's own annotations.
 #[derive(Debug)]
 pub struct AnnotationKeys;
 
@@ -28,7 +27,7 @@ impl Keys for AnnotationKeys {
     }
 }
 
-/// Keeps the labels that decide.
+/// Keeps the labels that affect the injection.
 #[derive(Debug)]
 pub struct LabelKeys;
 
@@ -39,7 +38,7 @@ impl Keys for LabelKeys {
     }
 }
 
-/// Keeps what a nodeSelector says of the operating system and of readiness.
+/// Keeps the labels of the operating system and of readiness.
 #[derive(Debug)]
 pub struct NodeSelectorKeys;
 
@@ -49,7 +48,7 @@ impl Keys for NodeSelectorKeys {
     }
 }
 
-/// Keeps the NPU resources of a request or limit, whose values don't matter.
+/// Keeps the NPU resources of a request or limit.
 #[derive(Debug)]
 pub struct NpuKeys;
 
@@ -59,13 +58,13 @@ impl Keys for NpuKeys {
     }
 }
 
-/// Annotations as kept.
+/// The kept annotations.
 pub type Annotations<'a> = Kept<'a, AnnotationKeys, Slot<Text<'a>>>;
-/// Labels as kept.
+/// The kept labels.
 pub type Labels<'a> = Kept<'a, LabelKeys, Slot<Text<'a>>>;
 
 view! {
-    /// `metadata` of an object or template.
+    /// View of `metadata` of an object or template.
     pub struct Metadata<'a> {
         /// The object's name; absent before the API server makes one from `generateName`.
         pub name: "name" => Slot<Text<'a>>,
@@ -73,9 +72,9 @@ view! {
         pub generate_name: "generateName" => Slot<Text<'a>>,
         /// The namespace; often only in the request.
         pub namespace: "namespace" => Slot<Text<'a>>,
-        /// Labels.
+        /// The object's labels.
         pub labels: "labels" => Slot<Labels<'a>>,
-        /// Annotations.
+        /// The object's annotations.
         pub annotations: "annotations" => Slot<Annotations<'a>>,
     }
 }
@@ -86,14 +85,14 @@ impl Metadata<'_> {
         self.annotations.present()?.get(key)?.present().map(|text| &**text)
     }
 
-    /// Bytes of the annotations that decide.
+    /// Bytes of the kept annotations.
     pub fn annotations_length(&self) -> usize {
         let members = self.annotations.present().map_or(&[][..], |annotations| &annotations.members);
         members.iter().map(|(key, value)| key.len() + value.present().map_or(0, |value| value.len())).sum()
     }
 
-    /// Whether nothing but annotations is in it; empty labels are nothing.
-    pub fn holds_annotations_at_most(&self) -> bool {
+    /// Whether it has no members except annotations and empty labels.
+    pub fn has_only_annotations(&self) -> bool {
         let names = [&self.name, &self.generate_name, &self.namespace];
         self.unread == 0
             && names.into_iter().all(|name| *name == Slot::Absent)
@@ -107,9 +106,9 @@ impl Metadata<'_> {
 }
 
 view! {
-    /// A pod template, or a Pod.
+    /// View of a pod template or a Pod.
     pub struct Template<'a> {
-        /// Only there when the object is a Pod.
+        /// Present in a Pod only.
         pub kind: "kind" => Slot<Text<'a>>,
         /// Metadata of the pods.
         pub metadata: "metadata" => Slot<Metadata<'a>>,
@@ -119,27 +118,27 @@ view! {
 }
 
 view! {
-    /// A pod's spec.
+    /// View of a pod's spec.
     pub struct PodSpec<'a> {
         /// Whether the pod shares the node's network.
         pub host_network: "hostNetwork" => Slot<bool>,
-        /// The operating system the pod says it is for.
+        /// The pod's operating system.
         pub os: "os" => Slot<Os<'a>>,
-        /// The node the pod is on, or is put on without a scheduler.
+        /// The pod's node, also before scheduling.
         pub node_name: "nodeName" => Slot<Text<'a>>,
-        /// Labels of the nodes the pod is scheduled to.
+        /// Required labels of the pod's node.
         pub node_selector: "nodeSelector" => Slot<Kept<'a, NodeSelectorKeys, Slot<Text<'a>>>>,
-        /// Which nodes and neighbours the pod is drawn to.
+        /// Affinity to nodes and pods.
         pub affinity: "affinity" => Slot<Affinity<'a>>,
-        /// The containers.
+        /// The pod's containers.
         pub containers: "containers" => Slot<Vec<Container<'a>>>,
-        /// Init containers, native sidecars among them.
+        /// Init containers, including native sidecars.
         pub init_containers: "initContainers" => Slot<Vec<Container<'a>>>,
     }
 }
 
 view! {
-    /// `spec.os`.
+    /// View of `spec.os`.
     pub struct Os<'a> {
         /// `linux` or `windows`.
         pub name: "name" => Slot<Text<'a>>,
@@ -147,7 +146,7 @@ view! {
 }
 
 view! {
-    /// A container.
+    /// View of a container.
     pub struct Container<'a> {
         /// Unique in the pod.
         pub name: "name" => Slot<Text<'a>>,
@@ -155,13 +154,13 @@ view! {
         pub image: "image" => Slot<Text<'a>>,
         /// `Always` makes an init container a native sidecar.
         pub restart_policy: "restartPolicy" => Slot<Text<'a>>,
-        /// Environment variables; the last of a name wins.
+        /// Environment variables; the last one of a name is effective.
         pub env: "env" => Slot<Vec<EnvVar<'a>>>,
-        /// Sources of further variables, unseen here.
+        /// Sources of further variables, whose content is unknown here.
         pub env_from: "envFrom" => Slot<Vec<IgnoredAny>>,
-        /// Declared ports.
+        /// The declared ports.
         pub ports: "ports" => Slot<Vec<ContainerPort<'a>>>,
-        /// Requested resources.
+        /// The requested resources.
         pub resources: "resources" => Slot<Resources<'a>>,
     }
 }
@@ -172,12 +171,12 @@ impl Container<'_> {
         self.name.present().map_or("", |name| name)
     }
 
-    /// The value that wins for an environment variable; `None` when unset or from a valueFrom.
+    /// The effective value of an environment variable; `None` if unset or from a valueFrom.
     pub fn env_value(&self, name: &str) -> Option<&str> {
         self.last_env(name)?.1.value.present().map(|value| &**value)
     }
 
-    /// The entry of that name that wins, with its index.
+    /// The effective entry of that name, with its index.
     pub fn last_env(&self, name: &str) -> Option<(usize, &EnvVar<'_>)> {
         self.env.items().iter().enumerate().rev().find(|(_, entry)| entry.name() == name)
     }
@@ -189,8 +188,8 @@ impl Container<'_> {
         u16::try_from(*port.container_port.present()?).ok().filter(|number| *number > 0)
     }
 
-    /// Whether the container asks for an NPU.
-    pub fn wants_npu(&self) -> bool {
+    /// Whether the container requests an NPU.
+    pub fn requests_npu(&self) -> bool {
         self.resources.present().is_some_and(|resources| {
             [&resources.limits, &resources.requests]
                 .into_iter()
@@ -205,19 +204,19 @@ impl Container<'_> {
 }
 
 view! {
-    /// `resources` of a container; quantities are never read.
+    /// View of `resources` of a container.
     pub struct Resources<'a> {
-        /// Upper limits.
+        /// Limits of NPUs.
         pub limits: "limits" => Slot<Kept<'a, NpuKeys, IgnoredAny>>,
-        /// Requests.
+        /// Requests for NPUs.
         pub requests: "requests" => Slot<Kept<'a, NpuKeys, IgnoredAny>>,
     }
 }
 
 view! {
-    /// An environment variable.
+    /// View of an environment variable.
     pub struct EnvVar<'a> {
-        /// Its name.
+        /// The variable's name.
         pub name: "name" => Slot<Text<'a>>,
         /// Its literal value.
         pub value: "value" => Slot<Text<'a>>,
@@ -234,7 +233,7 @@ impl EnvVar<'_> {
 }
 
 view! {
-    /// A declared port.
+    /// View of a declared port.
     pub struct ContainerPort<'a> {
         /// Its name, unique in the container.
         pub name: "name" => Slot<Text<'a>>,
@@ -258,49 +257,49 @@ impl ContainerPort<'_> {
 }
 
 view! {
-    /// A workload other than a Pod.
+    /// View of a workload other than a Pod.
     pub struct Workload<'a> {
-        /// The kind the object gives itself.
+        /// The object's kind.
         pub kind: "kind" => Slot<Text<'a>>,
         /// The job's own metadata.
         pub metadata: "metadata" => Slot<Metadata<'a>>,
-        /// The spec, of whichever kind.
+        /// The job's spec.
         pub spec: "spec" => Slot<WorkloadSpec<'a>>,
     }
 }
 
 view! {
-    /// The places where the supported kinds keep pod templates.
+    /// The fields in which the supported kinds have pod templates.
     pub struct WorkloadSpec<'a> {
-        /// AscendJob.
+        /// Replica types of an AscendJob.
         pub replica_specs: "replicaSpecs" => Slot<Ordered<'a, Slot<Holder<'a>>>>,
-        /// Volcano Job.
+        /// Tasks of a Volcano Job.
         pub tasks: "tasks" => Slot<Vec<Holder<'a>>>,
-        /// Deployment, StatefulSet, Job.
+        /// Template of a Deployment, StatefulSet or Job.
         pub template: "template" => Slot<Template<'a>>,
-        /// CronJob.
+        /// Job template of a CronJob.
         pub job_template: "jobTemplate" => Slot<JobTemplate<'a>>,
-        /// How many pods a Deployment or StatefulSet keeps.
+        /// Number of pods of a Deployment or StatefulSet.
         pub replicas: "replicas" => Slot<i64>,
-        /// How many pods a Job runs at once.
+        /// Number of pods that a Job runs at a time.
         pub parallelism: "parallelism" => Slot<i64>,
     }
 }
 
 view! {
-    /// Anything with a `template`.
+    /// View of an object with a `template`.
     pub struct Holder<'a> {
         /// The pod template.
         pub template: "template" => Slot<Template<'a>>,
-        /// How many pods a replica type or task has.
+        /// Number of pods of a replica type or task.
         pub replicas: "replicas" => Slot<i64>,
-        /// How many pods the Job of a CronJob runs at once.
+        /// How many pods the Job of a CronJob runs at a time.
         pub parallelism: "parallelism" => Slot<i64>,
     }
 }
 
 view! {
-    /// `spec.jobTemplate` of a CronJob.
+    /// View of `spec.jobTemplate` of a CronJob.
     pub struct JobTemplate<'a> {
         /// The Job's spec.
         pub spec: "spec" => Slot<Holder<'a>>,
@@ -312,22 +311,22 @@ view! {
 pub enum Object<'a> {
     /// A Pod is its own template.
     Pod(Box<Template<'a>>),
-    /// Any other kind.
+    /// A workload of another kind.
     Workload(Box<Workload<'a>>),
 }
 
-/// The object isn't of the shape its kind has.
+/// A field of the object has the wrong type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("field `{field}`: {message}")]
 pub struct ShapeError {
     /// The field, as `spec.containers[0].env`; `.` is the object itself.
     pub field: String,
-    /// What is wrong with it.
+    /// What is wrong with the field.
     pub message: String,
 }
 
 impl<'a> Object<'a> {
-    /// Reads `json`, which the caller knows to be of `kind`.
+    /// Reads `json` as an object of `kind`.
     pub fn parse(kind: WorkloadKind, json: &'a str) -> Result<Self, ShapeError> {
         if kind == WorkloadKind::Pod {
             parse(json).map(|pod| Self::Pod(Box::new(pod)))
@@ -344,8 +343,8 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Whether the object names its kind.
-    pub fn names_its_kind(&self) -> bool {
+    /// Whether the object has a kind.
+    pub fn has_kind(&self) -> bool {
         let kind = match self {
             Self::Pod(pod) => &pod.kind,
             Self::Workload(workload) => &workload.kind,
@@ -354,23 +353,23 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Reads `json`; only a failure pays for finding out where it was.
+/// Reads `json`; parses it again to locate a failure.
 fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, ShapeError> {
     serde_json::from_str(json).map_err(|error| {
         let mut deserializer = serde_json::Deserializer::from_str(json);
         match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
             Err(located) => ShapeError {
                 field: located.path().to_string(),
-                message: in_plain_words(&located.inner().to_string()),
+                message: describe(&located.inner().to_string()),
             },
-            // Trailing characters after a whole value: nothing inside it is to blame.
+            // The error is after the value, not inside it.
             Ok(_) => ShapeError { field: ".".to_owned(), message: error.to_string() },
         }
     })
 }
 
-/// serde_json ends its messages with a position in the JSON text, which the user never saw, and names types as Rust does.
-fn in_plain_words(message: &str) -> String {
+/// A message of serde_json without the position in the JSON text, which the user doesn't have, and without Rust's names.
+fn describe(message: &str) -> String {
     let text = message.rsplit_once(" at line ").map_or(message, |(text, _)| text);
     text.replace("expected i64", "expected a whole number")
 }

@@ -1,11 +1,11 @@
-//! Patches that lose what they don't know.
+//! Patches keep unknown fields.
 
 use super::*;
 
-/// berglas#264, eks-pod-identity-webhook#208, kops#16802, kube-secrets-init#53, kube-image-keeper#457,
-/// datadog-agent#37837 (B1–B6).
+/// Reported as berglas#264, eks-pod-identity-webhook#208, kops#16802, kube-secrets-init#53, kube-image-keeper#457,
+/// datadog-agent#37837.
 #[test]
-fn native_sidecars_stay_what_they_are() {
+fn native_sidecars_are_kept_unless_named() {
     let mut object = ascend(json!({}));
     object["spec"]["initContainers"] =
         json!([{"name": "a", "restartPolicy": "Always"}, {"name": "b", "restartPolicy": "Always"}]);
@@ -31,9 +31,9 @@ fn ordinary_init_containers_are_left_alone_even_when_named() {
     assert_eq!(injected.object["spec"]["initContainers"], object["spec"]["initContainers"]);
 }
 
-/// windows-testing#576 (B7).
+/// Reported as windows-testing#576.
 #[test]
-fn fields_of_the_future_survive() {
+fn unknown_fields_are_kept() {
     let object = ascend(json!({
         "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}],
         "futureX": {"n": 1e3},
@@ -43,9 +43,9 @@ fn fields_of_the_future_survive() {
     assert_eq!(container["futureX"].to_string(), r#"{"n":1000.0}"#);
 }
 
-/// kubernetes/website#47465 (B8).
+/// Reported as kubernetes/website#47465.
 #[test]
-fn a_plain_pod_takes_two_operations_a_container() {
+fn a_plain_pod_needs_two_operations_per_container() {
     let injected = pod(&ascend(json!({})));
     assert_eq!(
         injected.paths(),
@@ -57,9 +57,9 @@ fn a_plain_pod_takes_two_operations_a_container() {
     );
 }
 
-/// linkerd2#1756, PR#4180, consul-k8s#20 (B11, B12).
+/// Reported as linkerd2#1756, PR#4180, consul-k8s#20.
 #[test]
-fn labels_and_annotations_of_the_user_are_never_rewritten() {
+fn labels_and_annotations_of_the_user_are_kept() {
     let mut object = ascend(json!({}));
     object["metadata"]["labels"] = json!({"app": "x"});
     object["metadata"]["annotations"]["mine"] = json!("kept");
@@ -72,9 +72,9 @@ fn labels_and_annotations_of_the_user_are_never_rewritten() {
     assert!(pod(&marked).object["metadata"]["annotations"]["swansong.dev/injected"].is_string());
 }
 
-/// kyverno#4066, #2129 (B13).
+/// Reported as kyverno#4066, #2129.
 #[test]
-fn a_list_may_be_absent_empty_null_or_filled() {
+fn extends_absent_null_empty_and_filled_lists() {
     for fields in [
         json!({}),
         json!({"env": [], "ports": []}),
@@ -89,7 +89,7 @@ fn a_list_may_be_absent_empty_null_or_filled() {
     }
 }
 
-/// opa#3550 (B14).
+/// Reported as opa#3550.
 #[test]
 fn additions_keep_the_configured_order() {
     let expected = ["POD_IP", "TTP_PORT", "TASKD_PROCESS_ENABLE", "Z", "B", "LD_PRELOAD"];
@@ -105,9 +105,9 @@ fn additions_keep_the_configured_order() {
     }
 }
 
-/// linkerd2#6860, kubevirt#9578, gatekeeper#144 (B17): the reply's half is the server's.
+/// Reported as linkerd2#6860, kubevirt#9578, gatekeeper#144.
 #[test]
-fn an_object_without_kind_is_taken_for_what_the_request_says() {
+fn an_object_without_kind_has_the_kind_of_the_request() {
     let mut object = ascend(json!({}));
     object.as_object_mut().unwrap().remove("kind");
     let injected = pod(&object);

@@ -1,6 +1,4 @@
-//! Public bug reports against comparable software, with the right value in place of the wrong one.
-//!
-//! The name of each test says what must hold; the comment names the report.
+//! Expected behaviour where comparable software had public bug reports, which the comments name.
 #![allow(missing_docs, clippy::unwrap_used, clippy::needless_pass_by_value)]
 
 mod lossy_patches;
@@ -40,7 +38,7 @@ fn names(list: &Value, key: &str) -> Vec<Value> {
     list.as_array().unwrap().iter().map(|item| item[key].clone()).collect()
 }
 
-/// HAMi#2253, #2415, netbirdio#246 (B37); the laws fuzz the same.
+/// Reported as HAMi#2253, #2415, netbirdio#246.
 #[test]
 fn wrong_types_name_their_field() {
     for (object, field) in [

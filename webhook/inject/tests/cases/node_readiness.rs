@@ -1,4 +1,4 @@
-//! What is asked of nodes, over affinities of every shape.
+//! Node affinity for ready nodes.
 
 use super::*;
 use crate::support::{Injected, undone};
@@ -27,8 +27,8 @@ fn with_affinity(affinity: &Value) -> Value {
     object
 }
 
-/// Injects, and shows that a second pass changes nothing and that the undo is exact.
-fn asked(object: &Value, readiness: NodeReadiness) -> Injected {
+/// Injects; asserts that a second injection changes nothing and that the undo is exact.
+fn inject_and_undo(object: &Value, readiness: NodeReadiness) -> Injected {
     let injected = run(WorkloadKind::Pod, object, &policy(readiness));
     let again = run(WorkloadKind::Pod, &injected.object, &policy(readiness));
     assert_eq!(again.paths(), Vec::<&str>::new(), "{}", injected.object);
@@ -38,22 +38,22 @@ fn asked(object: &Value, readiness: NodeReadiness) -> Injected {
 
 fn action(injected: &Injected) -> &Action {
     let mut actions = injected.outcome.templates[0].actions.iter();
-    actions.find(|action| action.field == FIELD).expect("told")
+    actions.find(|action| action.field == FIELD).expect("an action on the affinity")
 }
 
-fn told(injected: &Injected) -> (ActionKind, Reason) {
+fn action_and_reason(injected: &Injected) -> (ActionKind, Reason) {
     (action(injected).action, action(injected).reason)
 }
 
 #[test]
-fn nothing_is_asked_by_default() {
+fn no_affinity_is_added_by_default() {
     let injected = pod(&with_affinity(&json!({"nodeAffinity": {}})));
     assert_eq!(injected.object["spec"]["affinity"], json!({"nodeAffinity": {}}));
     assert!(injected.outcome.templates[0].actions.is_empty());
 }
 
 #[test]
-fn require_goes_into_every_alternative() {
+fn a_requirement_is_added_to_every_alternative() {
     let both = json!([{"matchExpressions": [ready()]}]);
     let fields = json!([{"key": "metadata.name", "operator": "In", "values": ["n"]}]);
     for (required, expected, kind, reason) in [
@@ -71,14 +71,14 @@ fn require_goes_into_every_alternative() {
             ActionKind::Merged,
             Reason::NodeReadiness,
         ),
-        // What matches nothing goes on matching nothing.
+        // Empty terms are left alone.
         (
             json!([null, {}, {"matchExpressions": []}, {"matchExpressions": [zone()]}]),
             json!([null, {}, {"matchExpressions": []}, {"matchExpressions": [zone(), ready()]}]),
             ActionKind::Merged,
             Reason::NodeReadiness,
         ),
-        // The user has asked for it.
+        // The user requires it already.
         (both.clone(), both, ActionKind::Kept, Reason::AlreadyPresent),
         (
             json!([{"matchExpressions": [ready()]}, {"matchExpressions": [zone()]}]),
@@ -91,18 +91,18 @@ fn require_goes_into_every_alternative() {
         if required.is_null() {
             affinity["nodeAffinity"][REQUIRED] = Value::Null;
         }
-        let injected = asked(&with_affinity(&affinity), NodeReadiness::Require);
+        let injected = inject_and_undo(&with_affinity(&affinity), NodeReadiness::Require);
         let now = &injected.object["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"];
         assert_eq!(*now, expected, "{required}");
-        assert_eq!(told(&injected), (kind, reason), "{required}");
+        assert_eq!(action_and_reason(&injected), (kind, reason), "{required}");
         assert_eq!(injected.warned(), [], "{required}");
     }
 }
 
-/// Kubernetes refuses a selector without terms, and a term without requirements matches no node. A term of ours
-/// beside them would let the pod run where the user's affinity doesn't.
+/// Kubernetes refuses a selector without terms, and a term without requirements matches no node. A term of ours beside
+/// them would allow nodes that the user's affinity excludes.
 #[test]
-fn a_selector_that_matches_nothing_is_left_and_told() {
+fn a_selector_that_matches_nothing_is_kept_with_a_warning() {
     for required in [
         json!({}),
         json!({"nodeSelectorTerms": null}),
@@ -111,9 +111,9 @@ fn a_selector_that_matches_nothing_is_left_and_told() {
         json!({"nodeSelectorTerms": [{}, {"matchExpressions": null, "matchFields": []}]}),
     ] {
         let affinity = json!({"nodeAffinity": {REQUIRED: required}});
-        let injected = asked(&with_affinity(&affinity), NodeReadiness::Require);
+        let injected = inject_and_undo(&with_affinity(&affinity), NodeReadiness::Require);
         assert_eq!(injected.object["spec"]["affinity"], affinity);
-        assert_eq!(told(&injected), (ActionKind::Skipped, Reason::NodeSelectorMatchesNothing));
+        assert_eq!(action_and_reason(&injected), (ActionKind::Skipped, Reason::NodeSelectorMatchesNothing));
         assert_eq!(injected.warned(), [Reason::NodeSelectorMatchesNothing]);
         assert!(injected.outcome.warnings[0].message.contains("nodeSelectorTerms"));
     }
@@ -130,17 +130,17 @@ fn a_preference_is_appended() {
         (json!([null, theirs]), json!([null, theirs, ours]), ActionKind::Merged),
     ] {
         let affinity = json!({"nodeAffinity": {PREFERRED: preferred}, "podAntiAffinity": {"x": 1}});
-        let injected = asked(&with_affinity(&affinity), NodeReadiness::Prefer);
+        let injected = inject_and_undo(&with_affinity(&affinity), NodeReadiness::Prefer);
         let now = &injected.object["spec"]["affinity"];
         assert_eq!(now["nodeAffinity"][PREFERRED], expected, "{preferred}");
         assert_eq!(now["podAntiAffinity"], json!({"x": 1}));
-        assert_eq!(told(&injected), (kind, Reason::NodeReadiness), "{preferred}");
+        assert_eq!(action_and_reason(&injected), (kind, Reason::NodeReadiness), "{preferred}");
         assert_eq!(action(&injected).value.as_deref(), Some("prefer, weight 50"));
     }
 }
 
 #[test]
-fn missing_parents_are_made_and_taken_away_again() {
+fn missing_parents_are_created_and_removed_by_the_undo() {
     for readiness in [NodeReadiness::Prefer, NodeReadiness::Require] {
         for affinity in [
             json!(null),
@@ -151,16 +151,20 @@ fn missing_parents_are_made_and_taken_away_again() {
             json!({"nodeAffinity": null, "podAffinity": {}}),
             json!({"nodeAffinity": {"futureField": 1}}),
         ] {
-            let injected = asked(&with_affinity(&affinity), readiness);
-            assert_eq!(told(&injected), (ActionKind::Added, Reason::NodeReadiness), "{affinity}");
+            let injected = inject_and_undo(&with_affinity(&affinity), readiness);
+            assert_eq!(
+                action_and_reason(&injected),
+                (ActionKind::Added, Reason::NodeReadiness),
+                "{affinity}"
+            );
         }
-        let injected = asked(&ascend(json!({})), readiness);
-        assert_eq!(told(&injected), (ActionKind::Added, Reason::NodeReadiness));
+        let injected = inject_and_undo(&ascend(json!({})), readiness);
+        assert_eq!(action_and_reason(&injected), (ActionKind::Added, Reason::NodeReadiness));
     }
 }
 
 #[test]
-fn what_the_user_says_of_readiness_stands() {
+fn an_affinity_of_the_user_for_readiness_is_kept() {
     let not_false = json!({"key": "swansong.dev/dump-ready", "operator": "NotIn", "values": ["false"]});
     let term = json!({"matchExpressions": [not_false]});
     for (affinity, selector) in [
@@ -170,45 +174,45 @@ fn what_the_user_says_of_readiness_stands() {
     ] {
         let mut object = with_affinity(&affinity);
         object["spec"]["nodeSelector"] = selector;
-        let injected = asked(&object, NodeReadiness::Prefer);
-        assert_eq!(injected.object["spec"], asked(&object, NodeReadiness::Off).object["spec"]);
-        assert_eq!(told(&injected), (ActionKind::Kept, Reason::UserValueKept));
+        let injected = inject_and_undo(&object, NodeReadiness::Prefer);
+        assert_eq!(injected.object["spec"], inject_and_undo(&object, NodeReadiness::Off).object["spec"]);
+        assert_eq!(action_and_reason(&injected), (ActionKind::Kept, Reason::UserValueKept));
         if affinity["nodeAffinity"][PREFERRED].is_null() {
-            let injected = asked(&object, NodeReadiness::Require);
-            assert_eq!(told(&injected), (ActionKind::Kept, Reason::UserValueKept));
+            let injected = inject_and_undo(&object, NodeReadiness::Require);
+            assert_eq!(action_and_reason(&injected), (ActionKind::Kept, Reason::UserValueKept));
         }
     }
     let mut object = ascend(json!({}));
     object["spec"]["nodeSelector"] = json!({"swansong.dev/dump-ready": "true"});
-    let injected = asked(&object, NodeReadiness::Require);
-    assert_eq!(told(&injected), (ActionKind::Kept, Reason::AlreadyPresent));
+    let injected = inject_and_undo(&object, NodeReadiness::Require);
+    assert_eq!(action_and_reason(&injected), (ActionKind::Kept, Reason::AlreadyPresent));
     assert_eq!(injected.object["spec"]["affinity"], Value::Null);
 }
 
 #[test]
-fn a_pod_that_has_its_node_is_asked_nothing() {
+fn a_pod_with_a_node_gets_no_affinity() {
     let mut object = ascend(json!({}));
     object["spec"]["nodeName"] = json!("node-1");
-    let injected = asked(&object, NodeReadiness::Require);
+    let injected = inject_and_undo(&object, NodeReadiness::Require);
     assert_eq!(injected.object["spec"]["affinity"], Value::Null);
-    assert_eq!(told(&injected), (ActionKind::Skipped, Reason::NodeAlreadyChosen));
+    assert_eq!(action_and_reason(&injected), (ActionKind::Skipped, Reason::NodeAlreadyChosen));
     object["spec"]["nodeName"] = json!("");
-    let injected = asked(&object, NodeReadiness::Require);
-    assert_eq!(told(&injected), (ActionKind::Added, Reason::NodeReadiness));
+    let injected = inject_and_undo(&object, NodeReadiness::Require);
+    assert_eq!(action_and_reason(&injected), (ActionKind::Added, Reason::NodeReadiness));
 }
 
 #[test]
-fn a_pod_that_is_not_injected_is_asked_nothing() {
+fn a_pod_that_is_not_injected_gets_no_affinity() {
     for (key, value) in [("swansong.dev/inject", "false"), ("recover-strategy", "retry")] {
         let mut object = ascend(json!({}));
         object["metadata"]["annotations"][key] = json!(value);
-        let injected = asked(&object, NodeReadiness::Require);
+        let injected = inject_and_undo(&object, NodeReadiness::Require);
         assert_eq!(injected.object, object);
     }
 }
 
 #[test]
-fn every_template_of_a_job_is_asked_and_its_pods_have_nothing_to_add() {
+fn every_template_gets_the_affinity_and_its_pods_need_no_operation() {
     let template = json!({"spec": {"containers": [{"name": "ascend"}]}});
     let job = json!({
         "apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob",
@@ -229,13 +233,12 @@ fn every_template_of_a_job_is_asked_and_its_pods_have_nothing_to_add() {
     assert_eq!(undone(WorkloadKind::AscendJob, &injected.object), job);
 }
 
-/// What the user wrote between the injection and its undo.
 #[test]
-fn the_undo_keeps_what_was_written_since() {
+fn the_undo_keeps_later_changes_of_the_affinity() {
     let terms = |terms: Value| json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}});
-    let injected = asked(&ascend(json!({})), NodeReadiness::Require).object;
+    let injected = inject_and_undo(&ascend(json!({})), NodeReadiness::Require).object;
     for (now, expected) in [
-        // Another alternative, by hand or by copy.
+        // A further alternative.
         (
             json!([{"matchExpressions": [ready()]}, {"matchExpressions": [zone()]}]),
             terms(json!([{"matchExpressions": [zone()]}])),
@@ -244,9 +247,9 @@ fn the_undo_keeps_what_was_written_since() {
             json!([{"matchExpressions": [zone(), ready()]}, {"matchExpressions": [ready()]}]),
             terms(json!([{"matchExpressions": [zone()]}])),
         ),
-        // Another requirement in our term, which must not be left without any.
+        // A further requirement in our term.
         (json!([{"matchExpressions": [ready(), zone()]}]), terms(json!([{"matchExpressions": [zone()]}]))),
-        // Another value in our requirement.
+        // A changed operator of our requirement.
         (
             json!([{"matchExpressions": [{"key": "swansong.dev/dump-ready", "operator": "Exists"}]}]),
             terms(json!([{"matchExpressions": [{"key": "swansong.dev/dump-ready", "operator": "Exists"}]}])),
@@ -264,18 +267,21 @@ fn the_undo_keeps_what_was_written_since() {
     changed["spec"]["affinity"]["podAffinity"] = json!({"x": 1});
     assert_eq!(undone(WorkloadKind::Pod, &changed)["spec"]["affinity"], json!({"podAffinity": {"x": 1}}));
 
-    // A term that lost what the user had in it would match no node without ours.
-    let injected =
-        asked(&with_affinity(&terms(json!([{"matchExpressions": [zone()]}]))), NodeReadiness::Require).object;
+    // The user removed the other requirement, and an empty term would match no node.
+    let injected = inject_and_undo(
+        &with_affinity(&terms(json!([{"matchExpressions": [zone()]}]))),
+        NodeReadiness::Require,
+    )
+    .object;
     let mut changed = injected;
     changed["spec"]["affinity"] = terms(json!([{"matchExpressions": [ready()]}]));
     assert_eq!(undone(WorkloadKind::Pod, &changed)["spec"]["affinity"], json!({"nodeAffinity": {}}));
 
-    let mut changed = asked(&ascend(json!({})), NodeReadiness::Prefer).object;
+    let mut changed = inject_and_undo(&ascend(json!({})), NodeReadiness::Prefer).object;
     changed["spec"]["affinity"]["nodeAffinity"][PREFERRED][0]["weight"] = json!(80);
     let heavier = changed["spec"]["affinity"].clone();
     let undo = swansong_inject::undo::uninject(WorkloadKind::Pod, &changed.to_string()).unwrap();
-    let [stays] = &undo.stays[..] else { panic!("{:?}", undo.stays) };
+    let [stays] = &undo.remaining[..] else { panic!("{:?}", undo.remaining) };
     assert!(stays.contains("preferred") && stays.contains("swansong.dev/dump-ready"), "{stays}");
     assert_eq!(undone(WorkloadKind::Pod, &changed)["spec"]["affinity"], heavier);
 }

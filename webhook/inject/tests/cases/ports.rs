@@ -1,10 +1,10 @@
-//! Declared ports.
+//! Declaration of ports.
 
 use super::*;
 
-/// istio#41388, SREGym#49, cortex#138, operator PR#296 (B38).
+/// Reported as istio#41388, SREGym#49, cortex#138, operator PR#296.
 #[test]
-fn a_port_of_the_user_is_not_declared_again() {
+fn a_port_of_the_user_is_not_declared_twice() {
     let injected =
         pod(&ascend(json!({"ports": [{"containerPort": 8000, "name": "http", "protocol": "TCP"}]})));
     let ports = &injected.object["spec"]["containers"][0]["ports"];
@@ -19,23 +19,23 @@ fn a_port_of_the_user_is_not_declared_again() {
 }
 
 #[test]
-fn a_port_without_a_name_never_reaches_the_service() {
+fn a_port_without_a_name_is_warned_about() {
     let injected = pod(&ascend(json!({"ports": [{"containerPort": 9601}]})));
     assert_eq!(injected.warned(), [Reason::PortNameDiffers]);
     assert!(injected.outcome.warnings[0].message.contains("named ports only"));
 }
 
 #[test]
-fn a_taken_name_is_left() {
+fn a_port_whose_name_is_taken_is_not_added() {
     let injected = pod(&ascend(json!({"ports": [{"containerPort": 7000, "name": "taskd-port"}]})));
     let ports = &injected.object["spec"]["containers"][0]["ports"];
     assert_eq!(names(ports, "containerPort"), [7000, 8000]);
     assert_eq!(injected.warned(), [Reason::PortNameTaken]);
 }
 
-/// As the warning advises whoever has a `TTP_PORT` that can't be read.
+/// The remedy of the reason `TtpPortUnknown`.
 #[test]
-fn a_declared_ttp_port_tells_what_an_unreadable_variable_does_not() {
+fn a_declared_ttp_port_is_used_when_the_variable_is_unreadable() {
     let from = json!({"configMapKeyRef": {"name": "ports", "key": "ttp"}});
     let injected = pod(&ascend(json!({
         "env": [{"name": "TTP_PORT", "valueFrom": from}],
@@ -48,7 +48,7 @@ fn a_declared_ttp_port_tells_what_an_unreadable_variable_does_not() {
 }
 
 #[test]
-fn a_udp_port_is_another_port() {
+fn a_udp_port_is_a_different_port() {
     let injected = pod(&ascend(json!({"ports": [{"containerPort": 8000, "protocol": "UDP", "name": "u"}]})));
     assert_eq!(
         names(&injected.object["spec"]["containers"][0]["ports"], "containerPort"),
@@ -56,7 +56,7 @@ fn a_udp_port_is_another_port() {
     );
 }
 
-/// kubernetes#66568, #14586, ingress-nginx#6048 (B40).
+/// Reported as kubernetes#66568, #14586, ingress-nginx#6048.
 #[test]
 fn under_host_network_a_port_is_declared_once() {
     let mut object = pod_with(json!([
@@ -109,7 +109,7 @@ fn under_host_network_only_rank_zero_declares_ports() {
 }
 
 #[test]
-fn pods_of_one_template_that_can_no_longer_share_a_node_are_warned_about() {
+fn several_pods_with_host_ports_are_warned_about() {
     let template = json!({"spec": {"hostNetwork": true, "containers": [{"name": "ascend"}]}});
     let mut object = json!({
         "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",

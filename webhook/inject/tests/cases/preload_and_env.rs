@@ -1,4 +1,4 @@
-//! LD_PRELOAD and the other variables.
+//! Environment variables, LD_PRELOAD among them.
 
 use super::*;
 
@@ -6,9 +6,9 @@ fn preload(value: &str) -> Value {
     ascend(json!({"env": [{"name": "LD_PRELOAD", "value": value}]}))
 }
 
-/// dynatrace-operator#1201 (B18).
+/// Reported as dynatrace-operator#1201.
 #[test]
-fn a_second_pass_doubles_nothing() {
+fn a_second_injection_changes_no_preload() {
     for object in [preload(""), preload("/x/libtaskd.so.1"), preload(&format!("{TASKD}.1"))] {
         let first = pod(&object);
         let second = pod(&first.object);
@@ -21,18 +21,18 @@ fn a_second_pass_doubles_nothing() {
     );
 }
 
-/// datadog-agent PR#30716, alnair#45, beyla#3128 (B19, B32).
+/// Reported as datadog-agent PR#30716, alnair#45, beyla#3128.
 #[test]
-fn the_users_preloads_are_kept() {
+fn preloads_of_the_user_are_kept() {
     let own = "/usr/local/lib/libjemalloc.so.2";
     assert_eq!(pod(&preload(own)).env("LD_PRELOAD").unwrap(), &json!(format!("{}:{own}", ours())));
     let agents = "launcher.preload.so:/var/odigos/loader/loader.so";
     assert_eq!(pod(&preload(agents)).env("LD_PRELOAD").unwrap(), &json!(format!("{}:{agents}", ours())));
 }
 
-/// charts#103, gh-aw-firewall#2535, dash0-operator#490 (B22, B23).
+/// Reported as charts#103, gh-aw-firewall#2535, dash0-operator#490.
 #[test]
-fn preloading_can_be_opted_out_of_by_container() {
+fn skip_preload_excludes_named_containers() {
     for names in ["ascend", "*", "other,ascend"] {
         let mut object = ascend(json!({}));
         object["metadata"]["annotations"]["swansong.dev/skip-preload"] = json!(names);
@@ -43,9 +43,9 @@ fn preloading_can_be_opted_out_of_by_container() {
     }
 }
 
-/// opentelemetry-operator#1814, #3166, #3392 (B27).
+/// Reported as opentelemetry-operator#1814, #3166, #3392.
 #[test]
-fn a_preload_from_a_value_from_is_never_lost() {
+fn a_preload_with_a_value_from_is_kept() {
     let source = json!({"configMapKeyRef": {"name": "c", "key": "k"}});
     let object = ascend(
         json!({"env": [{"name": "LD_PRELOAD", "valueFrom": source}, {"name": "B", "value": "$(LD_PRELOAD)"}]}),
@@ -53,7 +53,7 @@ fn a_preload_from_a_value_from_is_never_lost() {
     let referenced = pod(&object);
     let env = &referenced.object["spec"]["containers"][0]["env"];
     assert_eq!(env[0], json!({"name": "SWANSONG_ORIGINAL_LD_PRELOAD", "valueFrom": source}));
-    // Before the entry that refers to it, behind the one it refers to.
+    // Between the entry that it refers to and the one that refers to it.
     assert_eq!(
         env[1],
         json!({"name": "LD_PRELOAD", "value": format!("{}:$(SWANSONG_ORIGINAL_LD_PRELOAD)", ours())})
@@ -66,9 +66,9 @@ fn a_preload_from_a_value_from_is_never_lost() {
     assert_eq!(skipped.warned(), [Reason::PreloadValueFromSkipped]);
 }
 
-/// opentelemetry-operator PR#864, #793 (B28).
+/// Reported as opentelemetry-operator PR#864, #793.
 #[test]
-fn references_are_kept_and_still_resolve() {
+fn references_between_variables_still_resolve() {
     let object = ascend(json!({"env": [
         {"name": "LIBDIR", "value": "/opt"}, {"name": "LD_PRELOAD", "value": "$(LIBDIR)/a.so"},
         {"name": "URL", "value": "tcp://$(POD_IP):$(TTP_PORT)"},
@@ -81,17 +81,17 @@ fn references_are_kept_and_still_resolve() {
     assert_eq!(env[1]["value"], json!(format!("{}:$(LIBDIR)/a.so", ours())));
 }
 
-/// azure-workload-identity#1555, PR#1593 (B29).
+/// Reported as azure-workload-identity#1555, PR#1593.
 #[test]
-fn an_unseen_preload_in_env_from_is_warned_about() {
+fn env_from_without_a_preload_is_warned_about() {
     let injected = pod(&ascend(json!({"envFrom": [{"configMapRef": {"name": "c"}}]})));
     assert_eq!(injected.env("LD_PRELOAD").unwrap(), &json!(ours()));
     assert_eq!(injected.warned(), [Reason::PreloadMayHideEnvFrom]);
 }
 
-/// kserve#4332, odigos PR#1619, DataDog PR#28604, k3d#204 (B30).
+/// Reported as kserve#4332, odigos PR#1619, DataDog PR#28604, k3d#204.
 #[test]
-fn what_the_user_set_is_not_set_again() {
+fn variables_of_the_user_are_kept() {
     let injected = pod(&ascend(json!({"env": [{"name": "TTP_PORT", "value": "8000"}]})));
     let env = &injected.object["spec"]["containers"][0]["env"];
     assert_eq!(names(env, "name").iter().filter(|name| **name == "TTP_PORT").count(), 1);
@@ -107,7 +107,7 @@ fn what_the_user_set_is_not_set_again() {
 }
 
 #[test]
-fn a_ttp_port_that_cannot_be_read_is_warned_about() {
+fn an_unreadable_ttp_port_is_warned_about() {
     for entry in [
         json!({"value": "$(X)"}),
         json!({"value": "http"}),
@@ -124,7 +124,7 @@ fn a_ttp_port_that_cannot_be_read_is_warned_about() {
 }
 
 #[test]
-fn of_several_preloads_the_last_wins_and_is_joined() {
+fn the_last_of_several_preloads_is_joined() {
     let object = ascend(
         json!({"env": [{"name": "LD_PRELOAD", "value": "/a.so"}, {"name": "LD_PRELOAD", "value": "/b.so"}]}),
     );
@@ -134,7 +134,7 @@ fn of_several_preloads_the_last_wins_and_is_joined() {
 }
 
 #[test]
-fn values_that_break_the_chain_are_warned_about() {
+fn values_that_prevent_a_dump_are_warned_about() {
     for (entry, reason) in [
         (json!({"name": "TASKD_PROCESS_ENABLE", "value": "off"}), Reason::TaskdDisabled),
         (json!({"name": "POD_IP"}), Reason::PodIpEmpty),
@@ -149,18 +149,17 @@ fn values_that_break_the_chain_are_warned_about() {
     }
 }
 
-/// HAMi docs amd-vgpu (B34).
 #[test]
-fn the_order_is_configurable() {
+fn the_preload_order_is_configurable() {
     let policy = Policy { preload_order: PreloadOrder::Last, ..Policy::default() };
     let injected = run(WorkloadKind::Pod, &preload("/a.so"), &policy);
     assert_eq!(injected.env("LD_PRELOAD").unwrap(), &json!(format!("/a.so:{MSPTI}:{TASKD}")));
     assert_eq!(pod(&preload("/a.so")).env("LD_PRELOAD").unwrap(), &json!(format!("{MSPTI}:{TASKD}:/a.so")));
 }
 
-/// DataDog#50313, #35170 (B35).
+/// Reported as DataDog#50313, #35170.
 #[test]
-fn resources_never_matter_to_a_chosen_container() {
+fn resources_do_not_affect_a_chosen_container() {
     for resources in [
         json!(null),
         json!({}),

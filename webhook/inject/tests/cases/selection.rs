@@ -1,4 +1,4 @@
-//! Which containers take part.
+//! Selection of containers.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn chosen(object: &Value) -> Vec<String> {
 }
 
 #[test]
-fn containers_are_chosen_without_guessing() {
+fn the_default_choice_is_never_a_guess() {
     let npu = json!({"limits": {"huawei.com/Ascend910": "8"}});
     for (containers, expected) in [
         (json!([{"name": "x"}, {"name": "ascend"}]), vec!["ascend"]),
@@ -25,9 +25,9 @@ fn containers_are_chosen_without_guessing() {
 }
 
 #[test]
-fn the_annotation_names_exactly_the_containers() {
+fn the_annotation_selects_exactly_the_named_containers() {
     let mut object = pod_with(json!([{"name": "ascend"}, {"name": "y"}]));
-    object["metadata"]["annotations"]["swansong.dev/containers"] = json!(" y , nobody ");
+    object["metadata"]["annotations"]["swansong.dev/containers"] = json!(" y , missing ");
     assert_eq!(chosen(&object), ["y"]);
     assert_eq!(pod(&object).warned(), [Reason::UnknownContainer]);
 }

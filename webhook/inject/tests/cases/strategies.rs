@@ -1,4 +1,4 @@
-//! The annotation recover-strategy, wherever it stands.
+//! The annotation recover-strategy of jobs, templates and Pods.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn job(annotation: &str) -> Value {
 }
 
 #[test]
-fn an_ascend_jobs_list_is_rewritten_as_the_operator_reads_it() {
+fn the_strategy_of_an_ascend_job_is_normalised() {
     let injected = run(WorkloadKind::AscendJob, &job("recover, dump"), &Policy::default());
     assert_eq!(injected.object["metadata"]["annotations"]["recover-strategy"], "recover,dump");
     let template = &injected.object["spec"]["replicaSpecs"]["Master"]["template"];
@@ -21,7 +21,7 @@ fn an_ascend_jobs_list_is_rewritten_as_the_operator_reads_it() {
 }
 
 #[test]
-fn typos_are_told_even_when_nothing_is_done() {
+fn unknown_tokens_are_warned_about_without_an_injection() {
     let injected = run(WorkloadKind::AscendJob, &job("recover，dump"), &Policy::default());
     assert_eq!(injected.outcome.skip, Some(Reason::StrategyWithoutDump));
     assert!(injected.outcome.operations.is_empty());
@@ -55,7 +55,7 @@ fn an_opt_out_on_the_job_reaches_its_pods() {
 }
 
 #[test]
-fn a_volcano_job_gets_the_label_clusterd_wants() {
+fn a_volcano_job_gets_the_label_for_clusterd() {
     let mut object = json!({
         "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
         "metadata": {"name": "v", "annotations": {"recover-strategy": "dump"}},
@@ -72,7 +72,7 @@ fn a_volcano_job_gets_the_label_clusterd_wants() {
 }
 
 #[test]
-fn a_job_left_alone_is_not_said_to_be_rewritten() {
+fn a_skipped_job_is_not_reported_as_normalised() {
     let mut object = job("retry, dump");
     object["metadata"]["annotations"]["swansong.dev/inject"] = json!("false");
     let injected = run(WorkloadKind::AscendJob, &object, &Policy::default());
@@ -89,7 +89,7 @@ fn a_job_left_alone_is_not_said_to_be_rewritten() {
 }
 
 #[test]
-fn where_the_strategy_stands_matters() {
+fn a_strategy_on_the_template_only_is_warned_about() {
     let mut object = job("dump");
     object["metadata"]["annotations"] = json!({});
     let template = "/spec/replicaSpecs/Master/template";
@@ -108,7 +108,7 @@ fn where_the_strategy_stands_matters() {
 }
 
 #[test]
-fn the_operators_marker_wins_over_a_pods_own_strategy() {
+fn the_marker_of_the_operator_overrides_the_strategy_of_a_pod() {
     let mut object = ascend(json!({"env": [{"name": "HIGH_AVAILABILITY", "value": "dump,recover"}]}));
     object["metadata"]["annotations"]["recover-strategy"] = json!("recover");
     let injected = pod(&object);
@@ -126,7 +126,7 @@ fn a_job_without_rank_zero_is_warned_about() {
 }
 
 #[test]
-fn a_deployments_strategy_is_never_seen() {
+fn the_strategy_of_a_deployment_is_warned_about() {
     let object = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"annotations": {"recover-strategy": "dump"}},
         "spec": {"template": {"spec": {"containers": [{"name": "x"}]}}},
@@ -138,7 +138,7 @@ fn a_deployments_strategy_is_never_seen() {
 }
 
 #[test]
-fn a_list_of_blanks_is_no_spelling_to_mend() {
+fn a_strategy_of_blanks_is_not_warned_about() {
     let injected = pod(&json!({
         "kind": "Pod", "metadata": {"annotations": {"recover-strategy": " , "}},
         "spec": {"containers": [{"name": "ascend"}]},

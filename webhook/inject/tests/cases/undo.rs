@@ -1,11 +1,11 @@
-//! What the user wrote between the injection and its undo.
+//! The undo after changes by the user.
 
 use super::*;
 use crate::support::undone;
 use swansong_inject::undo;
 
 #[test]
-fn metadata_that_the_user_filled_since_stays() {
+fn undo_keeps_metadata_added_since() {
     for former in [None, Some(Value::Null)] {
         let mut object = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
@@ -32,7 +32,7 @@ fn metadata_that_the_user_filled_since_stays() {
 }
 
 #[test]
-fn a_strategy_that_the_user_changed_since_stays() {
+fn undo_keeps_a_strategy_changed_since() {
     let object = json!({
         "apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob",
         "metadata": {"name": "train", "labels": {"a": "b"}, "annotations": {"recover-strategy": "retry, dump"}},
@@ -52,7 +52,7 @@ fn a_strategy_that_the_user_changed_since_stays() {
     assert_eq!(undone(WorkloadKind::AscendJob, &removed)["metadata"]["annotations"], json!({}));
 }
 
-/// An injected Pod after an edit, and the same taken back.
+/// The container of an injected Pod after an edit and the undo.
 fn edited(env: Value, edit: impl FnOnce(&mut Value)) -> Value {
     let mut pod = pod(&ascend(json!({"env": env}))).object;
     edit(&mut pod["spec"]["containers"][0]);
@@ -66,7 +66,7 @@ fn entry<'v>(container: &'v mut Value, name: &str) -> &'v mut Value {
 }
 
 #[test]
-fn values_that_the_user_changed_since_stay() {
+fn undo_keeps_values_changed_since() {
     let undone = edited(json!([]), |container| {
         entry(container, "TTP_PORT")["value"] = "29500".into();
         container["ports"][1]["name"] = "mine".into();
@@ -76,7 +76,7 @@ fn values_that_the_user_changed_since_stay() {
 }
 
 #[test]
-fn only_our_libraries_leave_a_preload_that_the_user_changed_since() {
+fn undo_removes_only_our_libraries_from_a_changed_preload() {
     let value = |text: &str| json!([{"name": "LD_PRELOAD", "value": text}]);
     for (before, now, after) in [
         // Joined to what was there.
@@ -98,7 +98,7 @@ fn only_our_libraries_leave_a_preload_that_the_user_changed_since() {
 }
 
 #[test]
-fn a_referenced_preload_gets_its_name_back_unless_the_user_builds_on_it() {
+fn undo_renames_a_referenced_preload_unless_the_user_extended_it() {
     let source = json!({"configMapKeyRef": {"name": "c", "key": "k"}});
     let before = json!([{"name": "LD_PRELOAD", "valueFrom": source}]);
     assert_eq!(edited(before.clone(), |_| {})["env"], before);
@@ -116,12 +116,12 @@ fn a_referenced_preload_gets_its_name_back_unless_the_user_builds_on_it() {
 }
 
 #[test]
-fn what_stays_is_said() {
+fn undo_reports_what_remains() {
     let mut pod = pod(&ascend(json!({}))).object;
     entry(&mut pod["spec"]["containers"][0], "TTP_PORT")["value"] = "1".into();
     let undo = undo::uninject(WorkloadKind::Pod, &pod.to_string()).expect("a record");
-    assert_eq!(undo.stays, ["container ascend: env TTP_PORT was changed since and stays"]);
+    assert_eq!(undo.remaining, ["container ascend: env TTP_PORT was changed since and stays"]);
     pod["spec"]["containers"][0]["name"] = "renamed".into();
     let undo = undo::uninject(WorkloadKind::Pod, &pod.to_string()).expect("a record");
-    assert!(undo.stays[0].starts_with("there is no container ascend any more"), "{:?}", undo.stays);
+    assert!(undo.remaining[0].starts_with("container ascend no longer exists"), "{:?}", undo.remaining);
 }

@@ -35,7 +35,7 @@ pub fn pod(object: &Value) -> Injected {
     run(WorkloadKind::Pod, object, &Policy::default())
 }
 
-/// The object as it was before its injection.
+/// The object after the undo of its injection.
 pub fn undone(kind: WorkloadKind, object: &Value) -> Value {
     apply(object, &undo::uninject(kind, &object.to_string()).expect("an injected object").operations)
 }
@@ -63,13 +63,13 @@ impl Injected {
         container.actions.iter().find(|action| action.field == field)
     }
 
-    /// The value that wins for an environment variable of the first container.
+    /// The effective value of an environment variable of the first container.
     pub fn env(&self, name: &str) -> Option<&Value> {
         env_of(&self.object["spec"]["containers"][0], name)
     }
 }
 
-/// The value that wins for an environment variable.
+/// The effective value of an environment variable.
 pub fn env_of<'v>(container: &'v Value, name: &str) -> Option<&'v Value> {
     let entry = container["env"].as_array()?.iter().rev().find(|entry| entry["name"] == name)?;
     Some(if entry["value"].is_null() { &entry["valueFrom"] } else { &entry["value"] })

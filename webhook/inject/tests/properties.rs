@@ -1,7 +1,7 @@
-//! Laws that hold for every object, whatever is in it.
+//! Properties of the injection of generated objects.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-#[path = "laws/affinity.rs"]
+#[path = "properties/affinity.rs"]
 mod affinity;
 mod support;
 
@@ -12,7 +12,7 @@ use swansong_inject::policy::{NodeReadiness, Policy, PreloadOrder, PreloadValueF
 use swansong_inject::workload::WorkloadKind;
 use swansong_inject::{inject, undo};
 
-/// Any JSON, as a field nobody knows.
+/// Any JSON, for unknown fields.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -261,7 +261,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_second_pass_has_nothing_to_do((kind, object) in an_object(), policy in a_policy()) {
+    fn a_second_injection_changes_nothing_in_any_object((kind, object) in an_object(), policy in a_policy()) {
         let first = run(kind, &object, &policy);
         let second = run(kind, &first.object, &policy);
         prop_assert!(second.outcome.operations.is_empty(), "{:#?}", second.outcome.operations);
@@ -275,7 +275,7 @@ proptest! {
     }
 
     #[test]
-    fn only_what_is_ours_is_touched((kind, object) in an_object(), policy in a_policy()) {
+    fn only_our_own_fields_are_changed((kind, object) in an_object(), policy in a_policy()) {
         for path in run(kind, &object, &policy).paths() {
             let ours = path.contains("/containers/") && (path.contains("/env") || path.contains("/ports"))
                 || path.ends_with("/metadata")
@@ -301,7 +301,7 @@ proptest! {
     }
 
     #[test]
-    fn a_pod_lands_where_it_would_and_on_ready_nodes_only_where_that_is_required(
+    fn affinity_restricts_a_pod_to_ready_nodes_only_if_required(
         (kind, object) in a_pod(),
         policy in a_policy(),
         node in affinity::node(),
@@ -320,7 +320,7 @@ proptest! {
     }
 
     #[test]
-    fn the_users_preloads_survive_in_order((kind, object) in a_pod(), policy in a_policy()) {
+    fn preloads_of_the_user_keep_their_order((kind, object) in a_pod(), policy in a_policy()) {
         let injected = run(kind, &object, &policy).object;
         let (before, after) = (&object["spec"]["containers"], &injected["spec"]["containers"]);
         for (before, after) in before.as_array().unwrap().iter().zip(after.as_array().unwrap()) {
@@ -335,7 +335,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_added_is_valid((kind, object) in a_pod(), policy in a_policy()) {
+    fn additions_are_valid_to_the_api_server((kind, object) in a_pod(), policy in a_policy()) {
         let injected = run(kind, &object, &policy);
         for operation in injected.outcome.operations.iter().filter(|operation| operation.path.contains("/env/")) {
             if let Some(value) = &operation.value {

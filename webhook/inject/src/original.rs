@@ -1,18 +1,18 @@
-//! What a member was before it was made, and how it becomes that again.
+//! Restores members that an injection created.
 
 use super::operation::Operation;
 
-/// What a member is to be again that we made.
+/// The state of a member before the injection created it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Former {
-    /// It wasn't there.
+pub(super) enum Original {
+    /// The object had no such member.
     Absent,
-    /// It was `null`.
+    /// The member was `null`.
     Null,
 }
 
-impl Former {
-    /// By the two lists of a record; `None` if the member was there.
+impl Original {
+    /// Reads the two lists of a record; `None` if the member existed.
     pub(super) fn of(name: &str, absent: &[String], null: &[String]) -> Option<Self> {
         let holds = |list: &[String]| list.iter().any(|item| item == name);
         match (holds(absent), holds(null)) {
@@ -22,7 +22,7 @@ impl Former {
         }
     }
 
-    /// The operation that makes the member at `path` what it was.
+    /// The operation that restores the member at `path`.
     pub(super) fn restore(self, path: String) -> Operation {
         match self {
             Self::Absent => Operation::remove(path),
