@@ -1,5 +1,3 @@
-//! The parts of the command line that are worth testing by themselves.
-//!
-//! The binary's `main` and `commands` only wire these to arguments, files and exit codes.
+//! The library of the command line, which tests use.
 
 pub mod manifest;

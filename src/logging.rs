@@ -12,25 +12,25 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// Shape of the log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people.
+    /// Text for reading.
     Text,
-    /// For programs: `timestamp`, `level`, `message` and the fields side by side.
+    /// One JSON object a line with `timestamp`, `level`, `message` and the fields.
     Json,
 }
 
-/// How to log, for each command that does.
+/// Options of logging
 #[derive(Debug, clap::Args)]
 pub(crate) struct Logging {
     /// Shape of the log lines
     #[arg(long, env = "SWANSONG_LOG_FORMAT", value_enum, default_value = "text")]
     log_format: LogFormat,
-    /// Least level that is logged, for all or by part: `info`, `warn,swansong_webhook=debug`
+    /// Lowest level to log, for all or by module: `info`, `warn,swansong_webhook=debug`
     #[arg(long, env = "SWANSONG_LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
     log_level: Targets,
 }
 
 impl Logging {
-    /// Logs from now on. Called once.
+    /// Installs the subscriber; called once.
     pub(crate) fn start(&self) {
         let lines = fmt::layer().with_writer(stderr);
         let registry = tracing_subscriber::registry().with(self.log_level.clone());
@@ -40,7 +40,7 @@ impl Logging {
                 .with(lines.json().flatten_event(true).with_current_span(false).with_span_list(false))
                 .init(),
         }
-        // Only the place: a panic's text may quote what was being worked on, a user's secret among it.
+        // The message of a panic can contain user data, so only its location is logged.
         panic::set_hook(Box::new(|panic| {
             let place = panic.location().map(ToString::to_string).unwrap_or_default();
             error!(place, "panicked; please report this");

@@ -1,4 +1,4 @@
-//! The command `swansong`: arguments and wiring only.
+//! The command `swansong`: parses arguments and runs subcommands.
 
 mod cli;
 mod logging;
@@ -30,13 +30,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // First of all: whatever speaks TLS later finds the one provider there. Only a second installation can fail.
+    // TLS clients and servers use this provider. Only a second installation fails.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
-            // Not clap's 2, which says "warnings" here.
+            // Exit status 2 means warnings here, unlike in clap.
             return if error.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
         }
     };

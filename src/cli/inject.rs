@@ -1,4 +1,4 @@
-//! `swansong inject`: workload files in, the same files ready for the dying checkpoint out.
+//! `swansong inject`: adds to workload files what the dying checkpoint needs.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -12,9 +12,9 @@ use super::files::{Files, Format, patch_all, print, render};
 
 /// Add to workload files what the dying checkpoint needs
 ///
-/// Pods, AscendJobs, Volcano Jobs, Deployments, StatefulSets, Jobs, CronJobs and Lists of them are made ready when
-/// their annotation recover-strategy holds `dump`. All else passes through byte for byte, and in what is changed
-/// comments and formatting stay. Warnings go to standard error. `swansong explain` says what is done and why.
+/// Injects Pods, AscendJobs, Volcano Jobs, Deployments, StatefulSets, Jobs, CronJobs and Lists of them if their annotation
+/// recover-strategy has `dump`. Other documents pass through byte for byte; injected ones keep comments and formatting.
+/// Warnings go to standard error. `swansong explain` shows each change and its reason.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Inject {
     #[command(flatten)]
@@ -29,13 +29,13 @@ pub(crate) struct Inject {
 /// The settings of the injection
 #[derive(Debug, clap::Args)]
 pub(crate) struct PolicyFile {
-    /// Configuration file of the webhook, YAML [default: what MindCluster documents]
+    /// Configuration file of the webhook, YAML [default: MindCluster's documented values]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 impl PolicyFile {
-    /// Reads and checks the settings.
+    /// Reads and validates the settings.
     pub(crate) fn load(&self) -> anyhow::Result<Policy> {
         match &self.config {
             Some(path) => Ok(Config::load(path)?.policy().clone()),
@@ -45,7 +45,7 @@ impl PolicyFile {
 }
 
 impl Inject {
-    /// Reads, injects, prints.
+    /// Runs the command.
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         let policy = self.policy.load()?;
         let inputs = self.files.read()?;
@@ -54,7 +54,7 @@ impl Inject {
             let outcome = inject(kind, &object.to_json(), &policy)?;
             for warning in outcome.warnings {
                 let (kind, place) = (&object.kind, object.place());
-                // Writing into a String has no way to fail.
+                // Writing to a String can't fail.
                 let _ =
                     writeln!(warnings, "warning: {kind} {place}: {}: {}", warning.reason, warning.message);
             }

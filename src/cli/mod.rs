@@ -1,4 +1,4 @@
-//! One file for each subcommand.
+//! Subcommands, one per file.
 
 pub(crate) mod agent;
 pub(crate) mod clusterd_config;

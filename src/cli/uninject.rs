@@ -1,4 +1,4 @@
-//! `swansong uninject`: what `inject` or the webhook added, taken out again.
+//! `swansong uninject`: removes what `inject` or the webhook added.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -7,10 +7,10 @@ use swansong_inject::undo::{UndoError, uninject};
 
 use super::files::{Files, Format, ObjectFault, patch_all, print, render};
 
-/// Take out again what was injected, exactly
+/// Remove exactly what was injected
 ///
-/// Reads the annotation swansong.dev/injected, in which the injection wrote down what it did. Objects without it
-/// pass through byte for byte. What was changed since stays, and standard error says so.
+/// Reads the record of the injection in the annotation swansong.dev/injected. Objects without it pass through byte for
+/// byte. Fields that were changed since remain, with a warning on standard error.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Uninject {
     #[command(flatten)]
@@ -21,7 +21,7 @@ pub(crate) struct Uninject {
 }
 
 impl Uninject {
-    /// Reads, takes out, prints.
+    /// Runs the command.
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         let inputs = self.files.read()?;
         let mut warnings = String::new();
@@ -31,7 +31,7 @@ impl Uninject {
                 error @ UndoError::Record { .. } => ObjectFault::Other(error.to_string()),
             })?;
             for what in undo.remaining {
-                // Writing into a String has no way to fail.
+                // Writing to a String can't fail.
                 let _ = writeln!(warnings, "warning: {} {}: {what}", object.kind, object.place());
             }
             Ok(undo.operations)

@@ -1,4 +1,4 @@
-//! A document's value: JSON whose numbers keep every digit.
+//! The value of a document: JSON with exact numbers.
 
 use std::fmt::Write as _;
 
@@ -6,25 +6,22 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::scalar::{self, Meaning};
+use super::scalar::{self, Scalar};
 
-/// A value as Kubernetes understands it.
-///
-/// Like [`serde_json::Value`], but a number is kept as text: an `f64` would change what the user wrote
-/// wherever a document has to be printed.
+/// A JSON value like [`serde_json::Value`], with numbers as text, because printing an `f64` could change them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Data {
-    /// `null`.
+    /// The JSON value `null`.
     Null,
     /// `true` or `false`.
     Bool(bool),
     /// A JSON number, as text.
     Number(String),
-    /// A string.
+    /// A JSON string.
     String(String),
-    /// An array.
+    /// A JSON array.
     Sequence(Vec<Data>),
-    /// An object, in its own order and without duplicate keys.
+    /// A JSON object, in its order and without duplicate keys.
     Mapping(Vec<(String, Data)>),
 }
 
@@ -45,7 +42,7 @@ impl Data {
         }
     }
 
-    /// Whether it is a mapping or sequence with anything in it.
+    /// Whether it is a mapping or sequence that isn't empty.
     pub fn is_filled(&self) -> bool {
         match self {
             Self::Sequence(items) => !items.is_empty(),
@@ -54,7 +51,7 @@ impl Data {
         }
     }
 
-    /// What it is, for messages.
+    /// Its type, for messages.
     pub fn describe(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -66,10 +63,10 @@ impl Data {
         }
     }
 
-    /// A number in the form in which it is read back, so that equal numbers are equal text.
+    /// A number in its normal form, in which equal numbers are equal text.
     fn number(json: &str) -> Self {
         match scalar::resolve(json) {
-            Meaning::Integer(text) | Meaning::Float(text) => Self::Number(text),
+            Scalar::Integer(text) | Scalar::Float(text) => Self::Number(text),
             _ => Self::Number(json.to_owned()),
         }
     }
@@ -112,19 +109,20 @@ impl Data {
         }
     }
 
-    /// Whether a JSON value says the same; 8000 and 8000.0 are one number.
-    pub fn says(&self, value: &Value) -> bool {
+    /// Whether a JSON value is equal; 8000 and 8000.0 are equal numbers.
+    pub fn equals(&self, value: &Value) -> bool {
         match (self, value) {
             (Self::Number(text), Value::Number(number)) => {
                 let ours = number_value(text);
                 ours == *value || ours == Self::number(&number.to_string()).to_value()
             }
             (Self::Sequence(items), Value::Array(values)) => {
-                items.len() == values.len() && items.iter().zip(values).all(|(item, value)| item.says(value))
+                items.len() == values.len()
+                    && items.iter().zip(values).all(|(item, value)| item.equals(value))
             }
             (Self::Mapping(members), Value::Object(values)) => {
                 let same =
-                    |(key, item): &(String, Self)| values.get(key).is_some_and(|value| item.says(value));
+                    |(key, item): &(String, Self)| values.get(key).is_some_and(|value| item.equals(value));
                 members.len() == values.len() && members.iter().all(same)
             }
             (Self::Null, Value::Null) => true,
@@ -134,7 +132,7 @@ impl Data {
         }
     }
 
-    /// The value with numbers as `serde_json` holds them, to compare and to patch.
+    /// The value with numbers of `serde_json`.
     pub fn to_value(&self) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -157,7 +155,7 @@ fn number_value(text: &str) -> Value {
     if let Ok(number) = text.parse::<u64>() {
         return number.into();
     }
-    // Only text that went through `scalar` or `serde_json` gets here.
+    // The text comes from `scalar` or `serde_json` and is a number.
     text.parse::<f64>().map_or_else(|_| Value::String(text.to_owned()), Value::from)
 }
 
@@ -193,7 +191,7 @@ impl Serialize for Data {
 
 /// Writes a JSON string, which is a double-quoted YAML scalar as well.
 ///
-/// What YAML doesn't allow unescaped, or other readers take for a line break, is escaped beyond JSON's needs.
+/// Characters that YAML doesn't allow unescaped, or that other parsers take for a line break, are escaped as well.
 pub fn write_json_string(text: &str, out: &mut String) {
     out.push('"');
     for c in text.chars() {
@@ -216,7 +214,7 @@ pub fn write_json_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// Whether YAML wants `c` escaped, or some reader takes it for a line break.
+/// Whether YAML requires `c` to be escaped, or a parser takes it for a line break.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }

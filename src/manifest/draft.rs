@@ -1,4 +1,4 @@
-//! A document being patched: which nodes stay as written, and what stands in place of the others.
+//! A document being patched: which nodes are kept, and which replace others.
 
 use std::collections::HashSet;
 
@@ -6,39 +6,39 @@ use super::data::Data;
 use super::node::{Content, Member, Node};
 use super::read::{Reader, is_merge};
 
-/// What an operation does.
+/// The kind of an operation.
 pub use swansong_inject::operation::Verb;
 
-/// A node as it shall be.
+/// The desired state of a node.
 #[derive(Debug)]
 pub enum Draft<'n> {
-    /// As written.
+    /// A node that keeps its text.
     Kept(&'n Node),
-    /// A mapping, some members of which change; of a written node when there is one.
+    /// A mapping with changed members, and its node if it has one.
     Mapping(Option<&'n Node>, Vec<Slot<'n>>),
-    /// A sequence, some items of which change; of a written node when there is one.
+    /// A sequence with changed items, and its node if it has one.
     Sequence(Option<&'n Node>, Vec<Slot<'n>>),
-    /// Something to be written anew.
+    /// A new value.
     New(Data),
 }
 
-/// A member or item.
+/// A member of a mapping or an item of a sequence.
 #[derive(Debug)]
 pub struct Slot<'n> {
     /// The member's key; empty for an item.
     pub key: String,
-    /// Its index among those written.
+    /// Its index in the node; `None` if it is new.
     pub from: Option<usize>,
-    /// Whether it comes by a merge key, and so isn't written here.
+    /// Whether it comes from a merge key and has no text here.
     pub merged: bool,
-    /// The value.
+    /// The desired value.
     pub draft: Draft<'n>,
 }
 
 /// An operation that doesn't fit the document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("nothing to patch at {0:?}")]
-pub struct Misfit(pub String);
+pub struct PatchError(pub String);
 
 impl Slot<'_> {
     fn new(key: &str, data: Data) -> Self {
@@ -54,24 +54,24 @@ impl<'n> Draft<'n> {
         verb: Verb,
         pointer: &str,
         value: Option<Data>,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), PatchError> {
         let mut tokens = pointer.split('/');
-        // A pointer begins with a slash; the empty one is the whole document.
+        // A pointer starts with a slash; the empty pointer is the whole document.
         tokens.next();
         let tokens: Vec<String> = tokens.map(|token| token.replace("~1", "/").replace("~0", "~")).collect();
         let Some((last, parents)) = tokens.split_last() else {
             *self = Self::New(value.unwrap_or(Data::Null));
             return Ok(());
         };
-        let misfit = || Misfit(pointer.to_owned());
+        let error = || PatchError(pointer.to_owned());
         let mut target = self;
         for token in parents {
-            target = target.open(reader).child(token).ok_or_else(misfit)?;
+            target = target.open(reader).child(token).ok_or_else(error)?;
         }
-        target.open(reader).change(verb, last, value).ok_or_else(misfit)
+        target.open(reader).change(verb, last, value).ok_or_else(error)
     }
 
-    /// Makes members or items changeable; scalars stay as they are.
+    /// Makes members or items changeable; scalars are left as they are.
     fn open(&mut self, reader: &Reader<'n>) -> &mut Self {
         let opened = match self {
             Self::Kept(node) => opened(node, reader),
@@ -101,7 +101,7 @@ impl<'n> Draft<'n> {
         match self {
             Self::Mapping(_, slots) => {
                 let slot = slots.iter_mut().find(|slot| slot.key == token)?;
-                // What a merge key brings has to be written out to be changed.
+                // A member from a merge key is written out to change it.
                 slot.merged = false;
                 Some(&mut slot.draft)
             }
@@ -120,11 +120,11 @@ impl<'n> Draft<'n> {
                         slots[at].draft = Self::New(value);
                     }
                     (Verb::Add, None, Some(value)) => {
-                        // Where people look for it.
+                        // By convention metadata is before spec.
                         let spec = slots.iter().position(|slot| token == "metadata" && slot.key == "spec");
                         slots.insert(spec.unwrap_or(slots.len()), Slot::new(token, value));
                     }
-                    // A merged member can't be taken out of what brings it, so the mapping is written anew.
+                    // A merged member can't be removed from the anchor, so the mapping is replaced.
                     (Verb::Remove, Some(at), _) => {
                         let merged = slots.remove(at).merged;
                         if merged && let Self::Mapping(node, _) = self {
@@ -150,10 +150,10 @@ impl<'n> Draft<'n> {
         Some(())
     }
 
-    /// The value as it shall be.
+    /// The desired value.
     pub fn data(&self, reader: &Reader<'n>) -> Data {
         match self {
-            // It was read as a part of the document before.
+            // Reading the document has succeeded before.
             Self::Kept(node) => reader.read(node).unwrap_or(Data::Null),
             Self::Mapping(_, slots) => {
                 Data::Mapping(slots.iter().map(|slot| (slot.key.clone(), slot.draft.data(reader))).collect())
@@ -165,8 +165,8 @@ impl<'n> Draft<'n> {
         }
     }
 
-    /// Writes aliases out whose anchored node changes or goes, so that they keep their value.
-    pub fn settle(&mut self, reader: &Reader<'n>) {
+    /// Replaces aliases of changed or removed anchors by their values.
+    pub fn expand_lost_aliases(&mut self, reader: &Reader<'n>) {
         if !reader.has_anchors() {
             return;
         }
@@ -198,7 +198,7 @@ impl<'n> Draft<'n> {
         }
     }
 
-    /// Whether anything had to be written out.
+    /// Returns whether it replaced an alias.
     fn detach(&mut self, reader: &Reader<'n>, lost: &HashSet<usize>) -> bool {
         match self {
             Self::Kept(node) => {
@@ -235,7 +235,7 @@ impl<'n> Draft<'n> {
     }
 }
 
-/// A written collection with its members or items; `None` for a scalar.
+/// A collection with its members or items; `None` for a scalar.
 fn opened<'n>(node: &'n Node, reader: &Reader<'n>) -> Option<Draft<'n>> {
     match &node.content {
         Content::Scalar { .. } => None,
@@ -256,7 +256,7 @@ fn opened<'n>(node: &'n Node, reader: &Reader<'n>) -> Option<Draft<'n>> {
     }
 }
 
-/// The members of a mapping, merged ones too; `None` when text edits to it wouldn't be safe.
+/// The members of a mapping, including merged ones; `None` if its text can't be edited safely.
 fn mapping_slots<'n>(members: &'n [Member], reader: &Reader<'n>) -> Option<Vec<Slot<'n>>> {
     let mut slots: Vec<Slot<'n>> = Vec::with_capacity(members.len());
     let mut merged: Vec<Slot<'n>> = Vec::new();
@@ -264,11 +264,11 @@ fn mapping_slots<'n>(members: &'n [Member], reader: &Reader<'n>) -> Option<Vec<S
         if is_merge(&member.key) {
             let brought = reader.merged(member).ok()?;
             if slots.iter().any(|slot| brought.iter().any(|(key, _)| *key == slot.key)) {
-                // It overrides what is written before it.
+                // It overrides members before it.
                 return None;
             }
             for (key, value) in brought {
-                // The last merge wins over those before it.
+                // The last merge overrides earlier ones.
                 merged.retain(|slot| slot.key != key);
                 merged.push(Slot { merged: true, ..Slot::new(&key, value) });
             }
@@ -277,7 +277,7 @@ fn mapping_slots<'n>(members: &'n [Member], reader: &Reader<'n>) -> Option<Vec<S
             slots.push(Slot { key, from: Some(index), merged: false, draft: Draft::Kept(&member.value) });
         }
     }
-    // What is written wins over all of them.
+    // Members with text override merged ones.
     merged.retain(|slot| !slots.iter().any(|written| written.key == slot.key));
     merged.extend(slots);
     Some(merged)
@@ -288,7 +288,7 @@ fn index(token: &str) -> Option<usize> {
     if canonical && token.bytes().all(|byte| byte.is_ascii_digit()) { token.parse().ok() } else { None }
 }
 
-/// Whether a node holds an alias to one of these anchors.
+/// Whether a node contains an alias to one of these anchors.
 fn refers(node: &Node, anchors: &HashSet<usize>) -> bool {
     match node.content {
         Content::Alias(anchor) => anchors.contains(&anchor),

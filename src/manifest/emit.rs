@@ -1,13 +1,13 @@
-//! Data to text: block YAML, and flow text that is JSON when it has to be.
+//! Writes data as block YAML or as flow text, which can be JSON.
 
 use super::data::{Data, is_unprintable, write_json_string};
 use super::node::Style;
 use super::scalar;
 
-/// Keys longer than this are written with `?`, since readers look no farther for the `:` of a simple key.
-const LONGEST_SIMPLE_KEY: usize = 1000;
+/// In bytes; longer keys need `?`, because parsers limit the search for the `:` of a simple key.
+const MAX_SIMPLE_KEY: usize = 1000;
 
-/// How a document indents, so that what is added looks like the rest.
+/// The indentation of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Columns a mapping inside a mapping is indented by.
@@ -64,7 +64,7 @@ impl Layout {
     /// `key: value` and a line break, of a mapping at column `indent`, whose blanks are written already.
     pub fn member(self, key: &str, value: &Data, indent: usize, out: &mut String) {
         let text = string(key, false);
-        if text.len() > LONGEST_SIMPLE_KEY {
+        if text.len() > MAX_SIMPLE_KEY {
             out.push_str("? ");
             out.push_str(&text);
             out.push('\n');
@@ -86,7 +86,7 @@ impl Layout {
         }
     }
 
-    /// `- item` and a line break, of a sequence whose dash, not written yet, stands at column `indent`.
+    /// `- item` and a line break, of a sequence whose dash, not written yet, is at column `indent`.
     pub fn item(self, item: &Data, indent: usize, out: &mut String) {
         out.push('-');
         if item.is_filled() {
@@ -117,7 +117,7 @@ pub fn scalar(data: &Data) -> String {
     }
 }
 
-/// A string in the style of the scalar it replaces, as far as that can hold it.
+/// A string in the style of the replaced scalar, if that style can represent it.
 pub fn string_like(text: &str, style: Style, flow: bool) -> String {
     match style {
         Style::DoubleQuoted => double_quoted(text),
@@ -126,7 +126,7 @@ pub fn string_like(text: &str, style: Style, flow: bool) -> String {
     }
 }
 
-/// A string on one line, quoted where some reader could take it for anything else.
+/// A string on one line, quoted if a parser could read it as another type.
 pub fn string(text: &str, flow: bool) -> String {
     if is_plain(text, flow) {
         text.to_owned()
@@ -168,12 +168,12 @@ fn is_plain(text: &str, flow: bool) -> bool {
         && !text.starts_with("---")
         && !text.starts_with("...")
         && !text.chars().any(|c| is_unprintable(c) || (c.is_whitespace() && c != ' '))
-        // libyaml, which kubectl reads with, takes `?` for an indicator anywhere between brackets.
+        // libyaml, which kubectl uses, reads `?` as an indicator anywhere in flow style.
         && !(flow && text.contains([',', '[', ']', '{', '}', ':', '#', '?']))
         && !scalar::is_ambiguous(text)
 }
 
-/// Whether a text is best written as a literal block, and can be.
+/// Whether a text has several lines and can be a literal block.
 fn is_literal(text: &str) -> bool {
     text.trim_end_matches('\n').contains('\n')
         && !text.starts_with(['\n', ' ', '\t'])
@@ -199,19 +199,19 @@ fn literal(text: &str, indent: usize, out: &mut String) {
     out.extend(std::iter::repeat_n('\n', (text.len() - body.len()).saturating_sub(1)));
 }
 
-/// How text between brackets is written.
+/// Format of flow style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flow {
     /// Strict JSON: every string and key in double quotes.
     pub json: bool,
-    /// A blank behind `:` and `,`.
+    /// A blank after `:` and `,`.
     pub spaced: bool,
-    /// Over several lines, as column of the closing bracket and step.
+    /// Column of the closing bracket and step, if on several lines.
     pub lines: Option<(usize, usize)>,
 }
 
 impl Flow {
-    /// Writes any value.
+    /// Writes a value.
     pub fn write(self, data: &Data, out: &mut String) {
         match data {
             Data::String(text) => out.push_str(&self.string(text)),
@@ -230,7 +230,7 @@ impl Flow {
     /// Writes `key: value`.
     pub fn member(self, key: &str, value: &Data, out: &mut String) {
         out.push_str(&self.string(key));
-        // Behind a plain key the blank is part of the syntax.
+        // A plain key requires the blank.
         out.push_str(if self.spaced || !self.json { ": " } else { ":" });
         self.write(value, out);
     }

@@ -1,6 +1,6 @@
-//! Why a document can't be read.
+//! Errors of reading a document.
 
-/// A document that can't be read, and where.
+/// An error at a line of a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("document {document}, line {line}: {problem}")]
 pub struct DocumentError {
@@ -8,66 +8,66 @@ pub struct DocumentError {
     pub document: usize,
     /// Counted from 1 in its file.
     pub line: usize,
-    /// What is wrong.
+    /// The kind of error.
     pub problem: Problem,
 }
 
-/// What is wrong with a document.
+/// The kinds of errors of a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// Not YAML.
+    /// The text isn't YAML.
     #[error("it isn't valid YAML: {0}")]
     Syntax(String),
-    /// Not YAML because it is a template of YAML.
-    #[error("it isn't YAML yet but a template (`{{{{ … }}}}`); render it first (`helm template`)")]
+    /// The text is a template of YAML.
+    #[error("it is a template and not YAML (`{{{{ … }}}}`); render it first (`helm template`)")]
     Template,
-    /// A key that stands twice in one mapping.
-    #[error("key {key:?} stands on line {first} already; remove one of the two")]
+    /// A mapping has a key twice.
+    #[error("key {key:?} is already on line {first}; remove one of the two")]
     DuplicateKey {
-        /// The key.
+        /// The duplicate key.
         key: String,
-        /// Line of the first.
+        /// Line of the first one.
         first: usize,
     },
     /// A key that JSON can't have.
     #[error("{0} can't be a key; write a string")]
     Key(&'static str),
     /// A number that JSON can't have.
-    #[error("`{0}` is no number that Kubernetes can store; quote it if a string is meant")]
+    #[error("`{0}` is not a number that Kubernetes can store; quote it if you mean a string")]
     NotFinite(String),
     /// A tag that contradicts the text.
     #[error("`{text}` can't be read as {tag}; correct it or remove the tag")]
     Tag {
-        /// The text.
+        /// The scalar's text.
         text: String,
         /// The tag, as `!!int`.
         tag: String,
     },
-    /// An alias inside the node it stands for.
-    #[error("the alias stands inside the anchor it refers to; write the value out")]
+    /// An alias is inside the node to which it refers.
+    #[error("the alias is inside the anchor to which it refers; write the value out")]
     Cycle,
     /// A merge key whose value isn't a mapping.
     #[error("the merge key `<<` takes a mapping or a list of mappings")]
     Merge,
-    /// Aliases that multiply beyond reason.
-    #[error("its aliases unfold to more than {0} values; write them out")]
+    /// The aliases expand to too many values.
+    #[error("its aliases expand to more than {0} values; write them out")]
     TooBig(usize),
-    /// Nested beyond reason.
+    /// The nesting is too deep.
     #[error("it is nested deeper than {0} levels")]
     TooDeep(usize),
-    /// Not an object.
+    /// The document isn't an object.
     #[error(
         "it is {0} and not a Kubernetes object, which is a mapping with apiVersion, kind and metadata; correct or remove it"
     )]
     NotAnObject(&'static str),
-    /// A field of an object that every kind has, of a wrong type.
+    /// A field that every kind has is of the wrong type.
     #[error("field `{field}` is {found}, but has to be {expected}; correct it")]
     Field {
         /// The field, as `items[2].kind`.
         field: String,
-        /// What it is.
+        /// The actual type.
         found: &'static str,
-        /// What it has to be.
+        /// The required type.
         expected: &'static str,
     },
 }

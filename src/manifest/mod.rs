@@ -1,4 +1,4 @@
-//! Kubernetes documents as text: read, patched and written without disturbing what isn't patched.
+//! Reads, patches and writes Kubernetes documents as text, and leaves unpatched text as it is.
 //!
 //! ```text
 //! text → events (granit-parser) → nodes with spans → data → JSON for the injection core
@@ -6,16 +6,16 @@
 //!            text edits ← draft (what changes where) ← RFC 6902 operations
 //! ```
 //!
-//! A document is *edited*, not printed anew, so that comments, order, quoting and blank lines survive.
-//! Every edited text is read again and compared with what `json-patch` makes of the same operations; where
-//! an edit isn't possible the smallest enclosing node is written anew, at worst the whole document.
+//! A document is edited in place, so comments, order, quoting and blank lines are kept. Where an edit isn't possible, the
+//! smallest enclosing node is replaced, at worst the whole document. Every edited text is parsed and compared with the
+//! result of `json-patch` for the same operations.
 //!
 //! - [`source`]: a file's text, split into documents.
-//! - [`parse`], [`node`]: YAML with the place of every node.
-//! - [`scalar`], [`read`], [`data`]: the values as kubectl sees them (YAML 1.1 words, merge keys, all digits).
+//! - [`parse`], [`node`]: YAML nodes with their position in the text.
+//! - [`scalar`], [`read`], [`data`]: the values as kubectl reads them (YAML 1.1 scalars, merge keys, all digits).
 //! - [`draft`], [`edit`], [`emit`]: operations, text edits, new text.
-//! - [`rewrite`]: all of it for one document, with the proof.
-//! - [`objects`]: the Kubernetes objects in a document, Lists opened.
+//! - [`rewrite`]: patches one document and verifies the result.
+//! - [`objects`]: the Kubernetes objects of a document, including those in Lists.
 
 pub mod data;
 pub mod draft;

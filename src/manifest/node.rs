@@ -1,50 +1,50 @@
-//! YAML as written: every node with its place in the text.
+//! YAML nodes with their position in the text.
 
 use std::ops::Range;
 
 /// How a scalar is written.
 pub use granit_parser::ScalarStyle as Style;
 
-/// A node and where it stands.
+/// A YAML node.
 #[derive(Debug)]
 pub struct Node {
-    /// What it is.
+    /// The node's content.
     pub content: Content,
-    /// From its first character (a block scalar's `|`, an anchor's `&`) to its last; of a block scalar the
-    /// trailing blank lines that don't count are left out.
+    /// From its first character (a block scalar's `|`, an anchor's `&`) to its last, without insignificant trailing blank
+    /// lines of a block scalar.
     pub span: Range<usize>,
-    /// Where the content starts, behind anchor and tag.
+    /// Start of the content, after anchor and tag.
     pub start: usize,
-    /// Number of its anchor; 0 is none.
+    /// Number of its anchor; 0 if it has none.
     pub anchor: usize,
     /// Line, from 1.
     pub line: usize,
 }
 
-/// What a node is.
+/// The content of a node.
 #[derive(Debug)]
 pub enum Content {
-    /// A scalar.
+    /// A scalar node.
     Scalar {
-        /// Its text, escapes and folding resolved.
+        /// Its text after escapes and folding.
         text: String,
         /// How it is written.
         style: Style,
         /// Its tag in full, as `tag:yaml.org,2002:int`.
         tag: Option<String>,
     },
-    /// A sequence.
+    /// A sequence node.
     Sequence {
         /// Whether it is written as `[…]`.
         flow: bool,
-        /// Its items.
+        /// The items in order.
         items: Vec<Node>,
     },
-    /// A mapping.
+    /// A mapping node.
     Mapping {
         /// Whether it is written as `{…}`.
         flow: bool,
-        /// Its members.
+        /// The members in order.
         members: Vec<Member>,
     },
     /// A reference to the node with that anchor.
@@ -54,31 +54,31 @@ pub enum Content {
 /// A member of a mapping.
 #[derive(Debug)]
 pub struct Member {
-    /// The key.
+    /// The member's key.
     pub key: Node,
-    /// The value.
+    /// The member's value.
     pub value: Node,
-    /// The offset behind the `:`, when the two are written in the usual way.
+    /// The offset after the `:`, if key and value are separated by one.
     pub colon: Option<usize>,
 }
 
 impl Node {
-    /// Whether it has an anchor or a tag in front.
+    /// Whether it has an anchor or a tag.
     pub fn has_properties(&self) -> bool {
         self.start != self.span.start
     }
 
-    /// Whether nothing is written for it at all.
+    /// Whether it has no text.
     pub fn is_unwritten(&self) -> bool {
         self.span.is_empty()
     }
 
-    /// Whether it is written as a block over lines of its own.
+    /// Whether it is a collection in block style.
     pub fn is_block_collection(&self) -> bool {
         matches!(self.content, Content::Sequence { flow: false, .. } | Content::Mapping { flow: false, .. })
     }
 
-    /// Its children, keys included.
+    /// Its children, including keys.
     pub fn children(&self) -> Box<dyn Iterator<Item = &Self> + '_> {
         match &self.content {
             Content::Scalar { .. } | Content::Alias(_) => Box::new(std::iter::empty()),
@@ -91,7 +91,7 @@ impl Node {
 }
 
 impl Member {
-    /// Where key and value end.
+    /// The end of key and value.
     pub fn end(&self) -> usize {
         if self.value.is_unwritten() { self.colon.unwrap_or(self.key.span.end) } else { self.value.span.end }
     }

@@ -1,4 +1,4 @@
-//! The Kubernetes objects in a document; Lists are opened.
+//! Finds the Kubernetes objects of a document, including those in Lists.
 
 use swansong_inject::reason::Reason;
 use swansong_inject::workload::WorkloadKind;
@@ -7,28 +7,28 @@ use super::data::Data;
 use super::error::{DocumentError, Problem};
 use super::source::Document;
 
-/// An object: a document, or an item of a List.
+/// A document or an item of a List.
 #[derive(Debug)]
 pub struct Object<'d> {
     /// JSON pointer in its document; empty for the document itself.
     pub path: String,
-    /// The same as a field's beginning: `items[2].`; empty for the document itself.
+    /// Prefix of its fields, such as `items[2].`; empty for the document itself.
     pub field: String,
-    /// `kind`, also where an item of a typed list leaves it to the list; empty when there is none.
+    /// Its `kind`, for an item of a typed list also from the list; empty if there is none.
     pub kind: String,
-    /// What it is to Swansong, or why it is none of its business.
+    /// The kind of workload, or why it isn't one that Swansong changes.
     pub workload: Result<WorkloadKind, Reason>,
     /// `metadata.name`, else `metadata.generateName`.
     pub name: String,
-    /// `metadata.namespace`.
+    /// Its `metadata.namespace`; empty if it has none.
     pub namespace: String,
-    /// Its value.
+    /// The object's value.
     pub data: &'d Data,
     inherited_kind: bool,
 }
 
 impl Object<'_> {
-    /// The object as JSON that says its kind.
+    /// The object as JSON with its kind.
     pub fn to_json(&self) -> String {
         match self.data {
             Data::Mapping(members) if self.inherited_kind => {
@@ -39,7 +39,7 @@ impl Object<'_> {
         }
     }
 
-    /// `namespace/name`, as far as there are any.
+    /// `namespace/name`, without the parts that it doesn't have.
     pub fn place(&self) -> String {
         let parts = [self.namespace.as_str(), self.name.as_str()];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
@@ -51,7 +51,7 @@ impl Object<'_> {
     }
 }
 
-/// The objects of a document; none when it is empty.
+/// The objects of a document; none if it is empty.
 pub fn objects(document: &Document) -> Result<Vec<Object<'_>>, DocumentError> {
     let mut found = Vec::new();
     match &document.data {
@@ -121,7 +121,7 @@ impl<'d> Collector<'d, '_> {
         Ok(())
     }
 
-    /// A member that is a string or nothing.
+    /// A member that is a string, `null` or absent.
     fn text(&self, data: &'d Data, key: &str, field: &str) -> Result<Option<&'d str>, DocumentError> {
         match data.get(key) {
             None | Some(Data::Null) => Ok(None),

@@ -1,4 +1,4 @@
-//! YAML text to nodes, by the events of granit-parser.
+//! Parses YAML text to nodes, from the events of granit-parser.
 
 use std::ops::Range;
 
@@ -10,17 +10,17 @@ use super::node::{Content, Member, Node, Style};
 /// A document of a YAML stream.
 #[derive(Debug)]
 pub struct Parsed {
-    /// From the end of the document before to the end of this one: comments, directives and `---` included.
+    /// From the end of the previous document to the end of this one, including comments, directives and `---`.
     pub region: Range<usize>,
-    /// The document's value; an empty scalar when there is none.
+    /// The root node; an empty scalar for an empty document.
     pub root: Node,
     /// Whether it begins with `---`.
     pub explicit: bool,
 }
 
-/// Where a text stands in its file, when it is a part of one.
+/// Position of a text in its file.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Place {
+pub struct TextOffset {
     /// Bytes before it.
     pub offset: usize,
     /// Lines before it.
@@ -29,17 +29,17 @@ pub struct Place {
     pub documents: usize,
 }
 
-/// What a text is known to be.
+/// The syntax of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syntax {
-    /// Any YAML.
+    /// A stream of YAML documents.
     Yaml,
     /// One JSON value.
     Json,
 }
 
 /// Parses a stream of YAML documents.
-pub fn parse(text: &str, place: Place, syntax: Syntax) -> Result<Vec<Parsed>, DocumentError> {
+pub fn parse(text: &str, place: TextOffset, syntax: Syntax) -> Result<Vec<Parsed>, DocumentError> {
     let mut stream = Stream {
         text,
         place,
@@ -66,7 +66,7 @@ fn options(syntax: Syntax) -> Options {
     let mut options = granit_parser::options! {
         emit_comments: false,
         emit_anchor_events: true,
-        // As libyaml, and so kubectl, has it.
+        // Like libyaml and kubectl.
         block_scalar_eof_without_line_feed: true,
     };
     if syntax == Syntax::Json {
@@ -76,10 +76,10 @@ fn options(syntax: Syntax) -> Options {
     options
 }
 
-/// A collection whose end hasn't come yet.
-struct Open {
+/// A collection before its end event.
+struct OpenCollection {
     content: Content,
-    /// A key that waits for its value.
+    /// A key before its value.
     key: Option<Node>,
     span: Range<usize>,
     start: usize,
@@ -90,14 +90,14 @@ struct Open {
 
 struct Stream<'t> {
     text: &'t str,
-    place: Place,
+    place: TextOffset,
     parsed: Vec<Parsed>,
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
     region_start: usize,
     explicit: bool,
-    /// Where the last token ended, behind which a block scalar's header is searched.
+    /// End of the last token, from which a block scalar's header is searched.
     last_end: usize,
-    /// Documents that have ended.
+    /// Number of ended documents.
     ended: usize,
 }
 
@@ -128,7 +128,7 @@ impl Stream<'_> {
                 let written = self.scalar_range(&range, style);
                 let start = written.start;
                 let span = with_tag(written, span);
-                // Nothing but a tag.
+                // The scalar has a tag but no text.
                 let start = if range.is_empty() && !span.is_empty() { span.end } else { start };
                 let content =
                     Content::Scalar { text: text.into_owned(), style, tag: tag.map(|tag| full(&tag)) };
@@ -153,10 +153,10 @@ impl Stream<'_> {
         let (start, line) = (range.start, span.start.line() + self.place.lines);
         let tag = span.tag_span().and_then(|tag| tag.byte_range());
         let first = tag.map_or(start, |tag| tag.start.min(start));
-        self.open.push(Open { content, key: None, span: first..start, start, anchor, line, flow });
+        self.open.push(OpenCollection { content, key: None, span: first..start, start, anchor, line, flow });
     }
 
-    /// An anchor comes right behind the event of its node.
+    /// Adds an anchor to its node, whose event precedes that of the anchor.
     fn place_anchor(&mut self, at: &Range<usize>) {
         let offset = self.place.offset;
         let node = match self.open.last_mut() {
@@ -169,7 +169,7 @@ impl Stream<'_> {
         };
         if let Some(node) = node {
             if node.start == node.span.end {
-                // Nothing but properties.
+                // The node has properties but no text.
                 let start = if node.is_unwritten() { at.start + offset } else { node.span.start };
                 node.span = start..node.span.end.max(at.end + offset);
                 node.start = node.span.end;
@@ -179,7 +179,10 @@ impl Stream<'_> {
     }
 
     fn end(&mut self, at: usize) {
-        let Some(Open { mut content, span, start, anchor, line, flow, .. }) = self.open.pop() else { return };
+        let Some(OpenCollection { mut content, span, start, anchor, line, flow, .. }) = self.open.pop()
+        else {
+            return;
+        };
         let end = match &mut content {
             Content::Sequence { flow: style, items } => {
                 *style = flow;
@@ -195,7 +198,7 @@ impl Stream<'_> {
         self.close(Node { content, span: span.start..end, start, anchor, line });
     }
 
-    /// Hands a finished node to what it stands in.
+    /// Adds a finished node to its collection or document.
     fn close(&mut self, mut node: Node) {
         node.span = node.span.start + self.place.offset..node.span.end + self.place.offset;
         node.start += self.place.offset;
@@ -205,12 +208,12 @@ impl Stream<'_> {
                 let region = start..node.span.end;
                 self.parsed.push(Parsed { region, root: node, explicit: self.explicit });
             }
-            Some(Open { content: Content::Sequence { items, .. }, .. }) => items.push(node),
-            Some(Open { content: Content::Mapping { members, .. }, key, .. }) => match key.take() {
+            Some(OpenCollection { content: Content::Sequence { items, .. }, .. }) => items.push(node),
+            Some(OpenCollection { content: Content::Mapping { members, .. }, key, .. }) => match key.take() {
                 None => *key = Some(node),
                 Some(key) => {
                     let from = key.span.end - self.place.offset;
-                    // The parser puts a missing value before the colon, which behind `? key` is on the next line.
+                    // The parser places a missing value before the colon, which follows `? key` on the next line.
                     let missing = node.is_unwritten().then(|| node.start - self.place.offset);
                     let colon = colon_behind(self.text, from).or_else(|| colon_behind(self.text, missing?));
                     let colon = colon.map(|at| at + self.place.offset);
@@ -227,8 +230,7 @@ impl Stream<'_> {
         }
     }
 
-    /// The place of a scalar: the parser's span of a block scalar lacks its header and holds the blank lines
-    /// behind it.
+    /// The range of a scalar. The parser's span of a block scalar has no header, but has the blank lines after it.
     fn scalar_range(&self, range: &Range<usize>, style: Style) -> Range<usize> {
         if !matches!(style, Style::Literal | Style::Folded) {
             return range.clone();
@@ -247,7 +249,7 @@ impl Stream<'_> {
         };
         let mut end = range.start + trimmed.len();
         if keeps {
-            // Of the blank lines that count, the last ends the node.
+            // The last significant blank line ends the node.
             let blank = &self.text[end..range.end];
             let lines = blank.rfind('\n').map_or(0, |last| blank[..last].trim_end_matches('\r').len());
             end += lines;
@@ -265,7 +267,7 @@ impl Stream<'_> {
     }
 }
 
-impl Open {
+impl OpenCollection {
     fn is_empty(&self) -> bool {
         self.key.is_none()
             && match &self.content {
@@ -275,7 +277,7 @@ impl Open {
             }
     }
 
-    /// The node that was handed over last.
+    /// The last added node.
     fn last_mut(&mut self) -> Option<&mut Node> {
         match (&mut self.key, &mut self.content) {
             (Some(key), _) => Some(key),
@@ -298,14 +300,14 @@ fn with_tag(content: Range<usize>, span: &Span) -> Range<usize> {
     }
 }
 
-/// The offset behind the `:` that follows a key which ends at `from`.
+/// The offset after the `:` of a key that ends at `from`.
 fn colon_behind(text: &str, from: usize) -> Option<usize> {
     let rest = text.get(from..)?;
     let blank = rest.len() - rest.trim_start_matches([' ', '\t']).len();
     rest[blank..].starts_with(':').then_some(from + blank + 1)
 }
 
-/// Where a block scalar's `|` or `>` stands between the token before and its first line.
+/// The offset of a block scalar's `|` or `>` between the previous token and its first line.
 fn block_header(text: &str, between: Range<usize>, indicator: char) -> Option<usize> {
     let mut at = between.start;
     let mut after_blank = false;

@@ -1,16 +1,16 @@
-//! Nodes to data: words of YAML 1.1 resolved, aliases followed, merge keys merged.
+//! Reads nodes to data: resolves YAML 1.1 scalars, aliases and merge keys.
 
 use std::collections::HashMap;
 
 use super::data::Data;
 use super::error::Problem;
 use super::node::{Content, Member, Node, Style};
-use super::scalar::{self, Meaning};
+use super::scalar::{self, Scalar};
 
-/// How many values the aliases of one document may unfold to.
-const MOST_VALUES: usize = 1_000_000;
-/// How deep values may be nested, aliases followed.
-const DEEPEST: usize = 300;
+/// Limit of values to which the aliases of one document expand.
+const MAX_VALUES: usize = 1_000_000;
+/// Limit of nesting, including aliases.
+const MAX_DEPTH: usize = 300;
 
 const CORE: &str = "tag:yaml.org,2002:";
 
@@ -20,19 +20,19 @@ pub struct Reader<'n> {
     anchors: HashMap<usize, &'n Node>,
 }
 
-/// What is wrong, and on which line.
+/// An error at a line.
 #[derive(Debug)]
-pub struct Fault {
+pub struct ReadError {
     /// Line, from 1.
     pub line: usize,
-    /// What.
+    /// The kind of error.
     pub problem: Problem,
 }
 
-/// One reading under way.
-struct Walk<'r, 'n> {
+/// State of reading one node.
+struct NodeReader<'r, 'n> {
     reader: &'r Reader<'n>,
-    /// The anchors inside which this is.
+    /// The anchors that contain the current node.
     inside: Vec<usize>,
     depth: usize,
     copied: usize,
@@ -63,19 +63,19 @@ impl<'n> Reader<'n> {
     }
 
     /// The value of a node.
-    pub fn read(&self, node: &Node) -> Result<Data, Fault> {
-        Walk { reader: self, inside: Vec::new(), depth: 0, copied: 0 }.read(node)
+    pub fn read(&self, node: &Node) -> Result<Data, ReadError> {
+        NodeReader { reader: self, inside: Vec::new(), depth: 0, copied: 0 }.read(node)
     }
 
-    /// What a merge key brings into its mapping.
-    pub fn merged(&self, member: &Member) -> Result<Vec<(String, Data)>, Fault> {
+    /// The members that a merge key adds to its mapping.
+    pub fn merged(&self, member: &Member) -> Result<Vec<(String, Data)>, ReadError> {
         let mut out = Object::default();
-        let mut walk = Walk { reader: self, inside: Vec::new(), depth: 0, copied: 0 };
-        walk.merge(&member.value, &mut out)?;
+        let mut node_reader = NodeReader { reader: self, inside: Vec::new(), depth: 0, copied: 0 };
+        node_reader.merge(&member.value, &mut out)?;
         Ok(out.members)
     }
 
-    /// The name of a member, as far as its key alone tells: neither an alias nor a merge key.
+    /// The name of a member; `None` if its key is an alias or a merge key.
     pub fn plain_name(member: &Member) -> Option<String> {
         if is_merge(&member.key) {
             return None;
@@ -87,21 +87,21 @@ impl<'n> Reader<'n> {
     }
 }
 
-impl Walk<'_, '_> {
-    fn read(&mut self, node: &Node) -> Result<Data, Fault> {
-        let fault = |problem| Fault { line: node.line, problem };
-        if self.depth > DEEPEST {
-            return Err(fault(Problem::TooDeep(DEEPEST)));
+impl NodeReader<'_, '_> {
+    fn read(&mut self, node: &Node) -> Result<Data, ReadError> {
+        let error = |problem| ReadError { line: node.line, problem };
+        if self.depth > MAX_DEPTH {
+            return Err(error(Problem::TooDeep(MAX_DEPTH)));
         }
         if !self.inside.is_empty() {
             self.copied += 1;
-            if self.copied > MOST_VALUES {
-                return Err(fault(Problem::TooBig(MOST_VALUES)));
+            if self.copied > MAX_VALUES {
+                return Err(error(Problem::TooBig(MAX_VALUES)));
             }
         }
         self.depth += 1;
         let data = match &node.content {
-            Content::Scalar { .. } => scalar_data(node).map_err(fault),
+            Content::Scalar { .. } => scalar_data(node).map_err(error),
             Content::Sequence { items, .. } => {
                 items.iter().map(|item| self.read(item)).collect::<Result<_, _>>().map(Data::Sequence)
             }
@@ -112,11 +112,11 @@ impl Walk<'_, '_> {
         data
     }
 
-    fn follow(&mut self, alias: &Node, anchor: usize) -> Result<Data, Fault> {
+    fn follow(&mut self, alias: &Node, anchor: usize) -> Result<Data, ReadError> {
         let target = self.reader.anchors.get(&anchor).copied();
         let cycle = self.inside.contains(&anchor) || target.is_some_and(|target| contains(target, alias));
         let Some(target) = target.filter(|_| !cycle) else {
-            return Err(Fault { line: alias.line, problem: Problem::Cycle });
+            return Err(ReadError { line: alias.line, problem: Problem::Cycle });
         };
         self.inside.push(anchor);
         let data = self.read(target);
@@ -124,7 +124,7 @@ impl Walk<'_, '_> {
         data
     }
 
-    fn mapping(&mut self, members: &[Member]) -> Result<Data, Fault> {
+    fn mapping(&mut self, members: &[Member]) -> Result<Data, ReadError> {
         let mut out = Object::default();
         let mut lines: HashMap<String, usize> = HashMap::new();
         for member in members {
@@ -132,10 +132,10 @@ impl Walk<'_, '_> {
                 self.merge(&member.value, &mut out)?;
                 continue;
             }
-            let fault = |problem| Fault { line: member.key.line, problem };
-            let key = key_name(&self.read(&member.key)?).map_err(fault)?;
+            let error = |problem| ReadError { line: member.key.line, problem };
+            let key = key_name(&self.read(&member.key)?).map_err(error)?;
             if let Some(first) = lines.insert(key.clone(), member.key.line) {
-                return Err(fault(Problem::DuplicateKey { key, first }));
+                return Err(error(Problem::DuplicateKey { key, first }));
             }
             let value = self.read(&member.value)?;
             out.set(key, value);
@@ -143,27 +143,27 @@ impl Walk<'_, '_> {
         Ok(Data::Mapping(out.members))
     }
 
-    /// A merged member gives way to what comes later and overrides what came before, as in yaml.v2.
-    fn merge(&mut self, value: &Node, out: &mut Object) -> Result<(), Fault> {
-        let fault = || Fault { line: value.line, problem: Problem::Merge };
+    /// A merged member overrides earlier ones and is overridden by later ones, as in yaml.v2.
+    fn merge(&mut self, value: &Node, out: &mut Object) -> Result<(), ReadError> {
+        let error = || ReadError { line: value.line, problem: Problem::Merge };
         match self.read(value)? {
             Data::Mapping(members) => out.extend(members),
-            // A literal list of mappings, of which the earlier win.
+            // In a literal list of mappings the earlier ones override.
             Data::Sequence(items) if matches!(value.content, Content::Sequence { .. }) => {
                 for item in items.into_iter().rev() {
                     match item {
                         Data::Mapping(members) => out.extend(members),
-                        _ => return Err(fault()),
+                        _ => return Err(error()),
                     }
                 }
             }
-            _ => return Err(fault()),
+            _ => return Err(error()),
         }
         Ok(())
     }
 }
 
-/// A mapping under way; big ones are found by hash.
+/// A mapping being read, with an index of its keys.
 #[derive(Default)]
 struct Object {
     members: Vec<(String, Data)>,
@@ -215,26 +215,26 @@ fn key_name(key: &Data) -> Result<String, Problem> {
 fn scalar_data(node: &Node) -> Result<Data, Problem> {
     let Content::Scalar { text, style, tag } = &node.content else { return Ok(Data::Null) };
     let plain = *style == Style::Plain;
-    // The parser calls a missing scalar `~`.
+    // The parser returns a missing scalar as `~`.
     let text = if plain && node.start == node.span.end { "" } else { text.as_str() };
     let core = match tag.as_deref() {
         None if !plain => return Ok(Data::String(text.to_owned())),
         None => None,
         Some(tag) => match tag.strip_prefix(CORE) {
             Some(core) => Some(core),
-            // A private tag says nothing to kubectl; the text stays a string.
+            // kubectl ignores a private tag; the text is a string.
             None => return Ok(Data::String(text.to_owned())),
         },
     };
     let data = match scalar::resolve(text) {
         _ if core == Some("str") => Data::String(text.to_owned()),
         _ if core == Some("binary") => return binary(text),
-        Meaning::Null => Data::Null,
-        Meaning::Bool(value) => Data::Bool(value),
-        Meaning::Float(_) if core == Some("int") => return Err(contradiction(text, "!!int")),
-        Meaning::Integer(json) | Meaning::Float(json) => Data::Number(json),
-        Meaning::NotFinite => return Err(Problem::NotFinite(text.to_owned())),
-        Meaning::Text => Data::String(text.to_owned()),
+        Scalar::Null => Data::Null,
+        Scalar::Bool(value) => Data::Bool(value),
+        Scalar::Float(_) if core == Some("int") => return Err(contradiction(text, "!!int")),
+        Scalar::Integer(json) | Scalar::Float(json) => Data::Number(json),
+        Scalar::NotFinite => return Err(Problem::NotFinite(text.to_owned())),
+        Scalar::Text => Data::String(text.to_owned()),
     };
     let fits = match (core, &data) {
         (Some("bool"), data) => matches!(data, Data::Bool(_)),

@@ -1,4 +1,4 @@
-//! Operations applied to a document's text, and the proof that the text says so.
+//! Applies operations to a document's text and verifies the result.
 
 use json_patch::Patch;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use swansong_inject::operation::Operation;
 use super::data::Data;
 use super::draft::Draft;
 use super::edit::{Edit, Editor};
-use super::parse::{Place, Syntax};
+use super::parse::{Syntax, TextOffset};
 use super::read::Reader;
 use super::source::{Document, Source};
 use super::{parse, source};
@@ -15,24 +15,24 @@ use super::{parse, source};
 /// A patched document.
 #[derive(Debug)]
 pub struct Rewritten {
-    /// Its text in place of its region.
+    /// The new text of its region.
     pub text: String,
-    /// Its value.
+    /// The new value.
     pub data: Data,
 }
 
-/// Why a document can't be patched; a fault of this program and not of its input.
+/// A document can't be patched, which is a bug of this program.
 #[derive(Debug, thiserror::Error)]
 pub enum RewriteError {
     /// The operations don't fit the document.
     #[error("the operations don't fit the document ({0})")]
     Patch(String),
-    /// The new text doesn't say what it should.
-    #[error("the document can't be written so that it reads back the same")]
-    Unproven,
+    /// The new text doesn't have the expected value.
+    #[error("the patched document doesn't have the expected value")]
+    Unverified,
 }
 
-/// Applies operations to a document; its text changes where they change it.
+/// Applies operations to a document; its text changes only where the operations change it.
 pub fn rewrite(
     source: &Source,
     document: &Document,
@@ -44,12 +44,12 @@ pub fn rewrite(
     let text = &source.text[..document.region.end];
     let editor = || Editor::new(text, &document.root, &reader, source.json);
     let edits = editor().run(&document.root, &draft);
-    if let Some(rewritten) = proven(source, document, edits, &expected) {
+    if let Some(rewritten) = verified(source, document, edits, &expected) {
         return Ok(rewritten);
     }
     let mut editor = editor();
-    editor.whole(&document.root, &draft.data(&reader));
-    proven(source, document, editor.into_edits(), &expected).ok_or(RewriteError::Unproven)
+    editor.replace_document(&document.root, &draft.data(&reader));
+    verified(source, document, editor.into_edits(), &expected).ok_or(RewriteError::Unverified)
 }
 
 fn draft<'n>(
@@ -65,13 +65,13 @@ fn draft<'n>(
         let value = value.as_ref().map(Data::from);
         draft
             .apply(reader, operation.verb, &operation.path, value)
-            .map_err(|misfit| RewriteError::Patch(misfit.to_string()))?;
+            .map_err(|error| RewriteError::Patch(error.to_string()))?;
     }
-    draft.settle(reader);
+    draft.expand_lost_aliases(reader);
     Ok(draft)
 }
 
-/// What `json-patch` makes of the same operations.
+/// The result of `json-patch` for the same operations.
 fn patched(data: &Data, operations: &[Operation]) -> Result<Value, RewriteError> {
     let failed = |error: String| RewriteError::Patch(error);
     let patch = serde_json::to_value(operations).and_then(serde_json::from_value::<Patch>);
@@ -81,11 +81,11 @@ fn patched(data: &Data, operations: &[Operation]) -> Result<Value, RewriteError>
     Ok(value)
 }
 
-/// The edited text, if it reads as expected.
-fn proven(source: &Source, document: &Document, edits: Vec<Edit>, expected: &Value) -> Option<Rewritten> {
+/// The edited text, if it has the expected value.
+fn verified(source: &Source, document: &Document, edits: Vec<Edit>, expected: &Value) -> Option<Rewritten> {
     let text = apply(source, document, edits)?;
     let syntax = if source.json { Syntax::Json } else { Syntax::Yaml };
-    let data = match parse::parse(&text, Place::default(), syntax) {
+    let data = match parse::parse(&text, TextOffset::default(), syntax) {
         Ok(parsed) => match source::documents(parsed, 0).ok()?.as_mut_slice() {
             [only] => std::mem::replace(&mut only.data, Data::Null),
             _ => return None,
@@ -96,7 +96,7 @@ fn proven(source: &Source, document: &Document, edits: Vec<Edit>, expected: &Val
     if source.json && serde_json::from_str::<serde::de::IgnoredAny>(&text).is_err() {
         return None;
     }
-    data.says(expected).then_some(Rewritten { text, data })
+    data.equals(expected).then_some(Rewritten { text, data })
 }
 
 fn apply(source: &Source, document: &Document, edits: Vec<Edit>) -> Option<String> {

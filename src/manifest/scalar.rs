@@ -1,13 +1,13 @@
-//! What a plain scalar means, as kubectl's parser has it.
+//! Resolves plain scalars like kubectl's parser.
 //!
-//! kubectl reads YAML with go.yaml.in/yaml/v2, which resolves YAML 1.1 words and Go's integer literals
-//! (`resolve.go`). A reader of YAML 1.2 would take `on` for a string and `0777` for a decimal number, and so
-//! see another object than the API server gets.
+//! kubectl reads YAML with go.yaml.in/yaml/v2, which resolves YAML 1.1 booleans and Go's integer literals
+//! (`resolve.go`). A YAML 1.2 parser would read `on` as a string and `0777` as a decimal number, so its object would differ
+//! from the API server's.
 
-/// The meaning of a scalar.
+/// The value of a scalar.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Meaning {
-    /// Nothing, `~`, `null`.
+pub enum Scalar {
+    /// An empty scalar, `~` or `null`.
     Null,
     /// `true`, `yes`, `on`, `y` and their opposites.
     Bool(bool),
@@ -17,23 +17,23 @@ pub enum Meaning {
     Float(String),
     /// `.nan` and `.inf`, for which JSON has no number.
     NotFinite,
-    /// A string.
+    /// Any other text.
     Text,
 }
 
 /// Resolves a plain scalar.
-pub fn resolve(text: &str) -> Meaning {
+pub fn resolve(text: &str) -> Scalar {
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => Meaning::Null,
+        "" | "~" | "null" | "Null" | "NULL" => Scalar::Null,
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
-            Meaning::Bool(true)
+            Scalar::Bool(true)
         }
         "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
-            Meaning::Bool(false)
+            Scalar::Bool(false)
         }
-        ".nan" | ".NaN" | ".NAN" => Meaning::NotFinite,
-        _ if is_infinity(text) => Meaning::NotFinite,
-        _ => number(text).unwrap_or(Meaning::Text),
+        ".nan" | ".NaN" | ".NAN" => Scalar::NotFinite,
+        _ if is_infinity(text) => Scalar::NotFinite,
+        _ => number(text).unwrap_or(Scalar::Text),
     }
 }
 
@@ -41,18 +41,18 @@ fn is_infinity(text: &str) -> bool {
     matches!(text.strip_prefix(['+', '-']).unwrap_or(text), ".inf" | ".Inf" | ".INF")
 }
 
-fn number(text: &str) -> Option<Meaning> {
+fn number(text: &str) -> Option<Scalar> {
     match text.as_bytes().first()? {
         b'.' => float(&without_separators(text)?),
         b'0'..=b'9' | b'+' | b'-' => {
             let plain = text.replace('_', "");
-            integer(&plain).map(Meaning::Integer).or_else(|| float(&plain))
+            integer(&plain).map(Scalar::Integer).or_else(|| float(&plain))
         }
         _ => None,
     }
 }
 
-/// The text without the underscores between digits; `None` when one stands elsewhere.
+/// The text without the underscores between digits; `None` if one is elsewhere.
 fn without_separators(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
@@ -89,7 +89,7 @@ fn integer(text: &str) -> Option<String> {
 }
 
 /// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, as JSON writes it.
-fn float(text: &str) -> Option<Meaning> {
+fn float(text: &str) -> Option<Scalar> {
     let (negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -130,14 +130,14 @@ fn float(text: &str) -> Option<Meaning> {
         json.push('e');
         json.push_str(exponent);
     }
-    Some(Meaning::Float(if json == "-0" { "0".to_owned() } else { json }))
+    Some(Scalar::Float(if json == "-0" { "0".to_owned() } else { json }))
 }
 
-/// Whether a reader of any YAML version could take the plain text for something else than a string.
+/// Whether a parser of any YAML version could read the plain text as something other than a string.
 ///
 /// Beyond [`resolve`]: base-60 numbers, dates, `=`, `<<`, hexadecimal and binary forms of other parsers.
 pub fn is_ambiguous(text: &str) -> bool {
-    if resolve(text) != Meaning::Text || matches!(text, "=" | "<<") {
+    if resolve(text) != Scalar::Text || matches!(text, "=" | "<<") {
         return true;
     }
     let first = text.as_bytes().first().copied().unwrap_or_default();
@@ -206,11 +206,11 @@ mod tests {
             ("1_", "1"),
         ] {
             let shown = match resolve(text) {
-                Meaning::Null => "null".to_owned(),
-                Meaning::Bool(value) => value.to_string(),
-                Meaning::Integer(json) | Meaning::Float(json) => json,
-                Meaning::NotFinite => "?".to_owned(),
-                Meaning::Text => format!("{text:?}"),
+                Scalar::Null => "null".to_owned(),
+                Scalar::Bool(value) => value.to_string(),
+                Scalar::Integer(json) | Scalar::Float(json) => json,
+                Scalar::NotFinite => "?".to_owned(),
+                Scalar::Text => format!("{text:?}"),
             };
             assert_eq!(shown, json, "{text}");
         }
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn digits_are_never_lost() {
         let text = "123456789012345678901234567890.12345678901234567890";
-        assert_eq!(resolve(text), Meaning::Float(text.to_owned()));
+        assert_eq!(resolve(text), Scalar::Float(text.to_owned()));
     }
 
     #[test]

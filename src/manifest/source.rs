@@ -1,4 +1,4 @@
-//! A file's text, split into documents.
+//! Splits a file's text into documents.
 
 use std::ops::Range;
 
@@ -8,34 +8,34 @@ use serde_json::Value;
 use super::data::Data;
 use super::error::{DocumentError, Problem};
 use super::node::{Content, Node};
-use super::parse::{self, Parsed, Place, Syntax};
-use super::read::{Fault, Reader};
+use super::parse::{self, Parsed, Syntax, TextOffset};
+use super::read::{ReadError, Reader};
 
-/// A file's text and the documents in it.
+/// A file's text and its documents.
 #[derive(Debug)]
 pub struct Source {
-    /// The text, as read.
+    /// The unchanged text.
     pub text: String,
-    /// Whether it is JSON: one value, or several one behind the other as kubectl takes them.
+    /// Whether it is JSON: one value or a stream of values, as kubectl accepts them.
     pub json: bool,
-    /// The documents, in order; what is between their regions is blank.
+    /// The documents in order; only blanks separate their regions.
     pub documents: Vec<Document>,
 }
 
-/// A document.
+/// A document of a file.
 #[derive(Debug)]
 pub struct Document {
-    /// Its number in the file, from 1, as a person counts `---`.
+    /// Its number in the file, from 1.
     pub number: usize,
     /// Its part of the text.
     pub region: Range<usize>,
     /// Whether it begins with `---`.
     pub explicit: bool,
-    /// Its value as written.
+    /// The root of its nodes.
     pub root: Node,
-    /// Whether the nodes aren't known, so that changes mean to write it anew: JSON that YAML doesn't allow.
+    /// Whether the nodes are unknown, because it is JSON that isn't YAML; a change replaces the document.
     pub opaque: bool,
-    /// Its value.
+    /// The document's value.
     pub data: Data,
 }
 
@@ -46,7 +46,7 @@ impl Source {
             let documents = json_documents(&text, &ranges)?;
             return Ok(Self { text, json: true, documents });
         }
-        let documents = parse::parse(&text, Place::default(), Syntax::Yaml)
+        let documents = parse::parse(&text, TextOffset::default(), Syntax::Yaml)
             .and_then(|parsed| documents(parsed, 0))
             .map_err(|error| or_template(error, &text))?;
         Ok(Self { text, json: false, documents })
@@ -54,7 +54,7 @@ impl Source {
 }
 
 impl Document {
-    /// The line of a field such as `items[2].spec.tasks[0]`, or of what comes nearest to it.
+    /// The line of a field such as `items[2].spec.tasks[0]`, or of its nearest existing parent.
     pub fn line_of_field(&self, field: &str) -> usize {
         let (mut node, mut rest, mut line) = (&self.root, field, self.root.line);
         loop {
@@ -68,7 +68,7 @@ impl Document {
                         let whole = after.is_empty() || after.starts_with(['.', '[']);
                         whole.then_some((name.len(), member.key.line, &member.value, after))
                     })
-                    // A key may hold dots.
+                    // A key can contain dots.
                     .max_by_key(|(length, ..)| *length)
                     .map(|(_, line, value, after)| (line, value, after)),
                 Content::Sequence { items, .. } => rest.strip_prefix('[').and_then(|inner| {
@@ -89,22 +89,20 @@ impl Document {
     }
 }
 
-/// Reads parsed documents, `before` of which precede them in the file.
+/// Reads parsed documents, which follow `before` others in the file.
 pub(super) fn documents(parsed: Vec<Parsed>, before: usize) -> Result<Vec<Document>, DocumentError> {
     let numbered = parsed.into_iter().zip(before + 1..);
     numbered
         .map(|(Parsed { region, root, explicit }, number)| {
-            let data = Reader::new(&root).read(&root).map_err(|Fault { line, problem }| DocumentError {
-                document: number,
-                line,
-                problem,
-            })?;
+            let data = Reader::new(&root)
+                .read(&root)
+                .map_err(|ReadError { line, problem }| DocumentError { document: number, line, problem })?;
             Ok(Document { number, region, explicit, root, opaque: false, data })
         })
         .collect()
 }
 
-/// The places of the values, when the text is JSON and nothing else.
+/// The ranges of the values if the text is JSON only.
 fn json_values(text: &str) -> Option<Vec<Range<usize>>> {
     let start = text.len() - text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}').len();
     if !text[start..].starts_with('{') {
@@ -125,12 +123,12 @@ fn json_values(text: &str) -> Option<Vec<Range<usize>>> {
 
 fn json_documents(text: &str, ranges: &[Range<usize>]) -> Result<Vec<Document>, DocumentError> {
     let mut all = Vec::with_capacity(ranges.len());
-    // Lines are counted on from the value before.
+    // Lines are counted from the previous value.
     let (mut counted, mut lines) = (0, 0);
     for range in ranges {
         lines += lines_before(&text[counted..], range.start - counted);
         counted = range.start;
-        let place = Place { offset: range.start, lines, documents: all.len() };
+        let place = TextOffset { offset: range.start, lines, documents: all.len() };
         match parse::parse(&text[range.clone()], place, Syntax::Json) {
             Ok(parsed) => all.extend(documents(parsed, all.len())?),
             Err(error) => all.push(opaque(text, range, place, error)?),
@@ -139,18 +137,18 @@ fn json_documents(text: &str, ranges: &[Range<usize>]) -> Result<Vec<Document>, 
     Ok(all)
 }
 
-/// Says of a template that it is one, which is the cause of whatever else is wrong with it.
+/// Replaces an error of a template by [`Problem::Template`], its cause.
 fn or_template(error: DocumentError, text: &str) -> DocumentError {
     let line = text.lines().nth(error.line.saturating_sub(1)).unwrap_or_default();
     let template = line.find("{{").is_some_and(|at| line[at..].contains("}}"));
     if template { DocumentError { problem: Problem::Template, ..error } } else { error }
 }
 
-/// JSON that the YAML parser refuses, such as a string with a raw control character.
+/// A document of JSON that the YAML parser refuses, such as a string with a raw control character.
 fn opaque(
     text: &str,
     range: &Range<usize>,
-    place: Place,
+    place: TextOffset,
     error: DocumentError,
 ) -> Result<Document, DocumentError> {
     let value: Value = serde_json::from_str(&text[range.clone()]).map_err(|_| error)?;

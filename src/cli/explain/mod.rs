@@ -1,4 +1,4 @@
-//! `swansong explain`: what would be done to workload files, and why.
+//! `swansong explain`: shows what an injection would change in workload files, and why.
 
 mod report;
 mod reset;
@@ -15,18 +15,17 @@ use self::report::{Entry, Report};
 use super::files::{Files, Input, ObjectFault, print};
 use super::inject::PolicyFile;
 
-/// Say what an injection would do to workload files, and why
+/// Show what an injection would change in workload files, and why
 ///
-/// Nothing is changed. Exit status: 0; 1 when the input can't be read; with --fail-on-warning 2 when there is any
-/// warning.
+/// Exit status: 0; 1 if the input can't be read; with --fail-on-warning 2 if there is a warning.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Explain {
     #[command(flatten)]
     files: Files,
-    /// For people or for programs
+    /// Format of the output
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     output: Format,
-    /// Exit with status 2 when there is any warning
+    /// Exit with status 2 if there is a warning
     #[arg(long)]
     fail_on_warning: bool,
     #[command(flatten)]
@@ -35,14 +34,14 @@ pub(crate) struct Explain {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// A page for people
+    /// Text for reading
     Text,
     /// {"documents": [{kind, name, namespace, strategies, injected, skipReason, templates, warnings, …}]}
     Json,
 }
 
 impl Explain {
-    /// Reads, looks, prints.
+    /// Runs the command.
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         let policy = self.policy.load()?;
         let inputs = self.files.read()?;
@@ -68,7 +67,7 @@ impl Explain {
     }
 }
 
-/// An object and where it was found.
+/// An object and its position in the input.
 struct Found<'i> {
     input: &'i Input,
     /// Position in the file, from 0.

@@ -1,4 +1,4 @@
-//! The explanation as data: what `-o json` prints and the page is made of.
+//! The explanation as data, which `-o json` prints.
 
 use serde::Serialize;
 use swansong::manifest::objects::Object;
@@ -9,22 +9,22 @@ use swansong_inject::workload::WorkloadKind;
 
 use super::reset::Note;
 
-/// The links of the chain that no admission can tie, in the words of MindCluster's documentation.
+/// What admission can't add, in the terms of MindCluster's documentation.
 const REMINDERS: [&str; 3] = [
     "image: install the TaskD and MindIO-TTP wheels; CANN brings libmspti.so",
     "image, PyTorch: import taskd.python.adaptor.patch in torch's distributed/run.py",
     "start script: when RANK is 0, start the TaskD Manager (manager.py) in the background before the training",
 ];
 
-/// All of it.
+/// The whole explanation.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) documents: Vec<Entry>,
-    /// What stays to be done by hand for jobs that are injected.
+    /// Manual steps for injected jobs.
     pub(super) reminders: Vec<&'static str>,
 }
 
-/// One object.
+/// The explanation of one object.
 #[derive(Debug, Serialize)]
 pub(super) struct Entry {
     pub(super) file: String,
@@ -39,18 +39,18 @@ pub(super) struct Entry {
     pub(super) injected: bool,
     #[serde(rename = "skipReason")]
     pub(super) skip: Option<Reason>,
-    /// How many fields the injection adds or changes.
+    /// Number of added or changed fields.
     pub(super) changes: usize,
-    /// What is done to the job's own metadata.
+    /// Changes of the job's own metadata.
     pub(super) actions: Vec<JobAction>,
     pub(super) templates: Vec<TemplateReport>,
     pub(super) warnings: Vec<String>,
-    /// What is worth knowing and asks for nothing.
+    /// Information that requires no action.
     pub(super) notes: Vec<String>,
-    /// Whether a note tells of something that has to be there and wasn't seen.
+    /// Whether a note is about a required object that isn't in the input.
     #[serde(skip)]
-    pub(super) open: bool,
-    /// What people call the kind.
+    pub(super) incomplete: bool,
+    /// Common name of the kind.
     #[serde(skip)]
     pub(super) title: String,
 }
@@ -108,7 +108,7 @@ impl Entry {
                 .collect(),
             strategies: outcome.strategies,
             templates: outcome.templates,
-            open: note.as_ref().is_some_and(|note| !note.sound),
+            incomplete: note.as_ref().is_some_and(|note| !note.sound),
             notes: note.into_iter().map(|note| note.text).collect(),
             title: title(object),
         }
@@ -123,7 +123,7 @@ fn title(object: &Object<'_>) -> String {
     }
 }
 
-/// The changes to a job's own metadata, read off the operations.
+/// The changes to a job's own metadata, from the operations.
 fn job_actions(object: &Object<'_>, outcome: &Outcome) -> Vec<JobAction> {
     let mut actions = Vec::new();
     if !matches!(object.workload, Ok(kind) if kind != WorkloadKind::Pod) {

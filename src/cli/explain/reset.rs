@@ -1,4 +1,4 @@
-//! Whether a job's `reset-config-<job>` is among the documents of the same input.
+//! Checks whether a job's `reset-config-<job>` is in the same input.
 //!
 //! ClusterD first has the ranks on a faulty node killed and only then reads this ConfigMap; without it, or
 //! without a `reset.json` that parses, nothing is saved. In a cluster the reset-config controller creates it.
@@ -9,16 +9,16 @@ use swansong_clusterd::reset_config::{self, LABEL, RESET_JSON};
 use swansong_inject::report::Outcome;
 use swansong_inject::workload::WorkloadKind;
 
-/// What is to be said of a job's ConfigMap.
+/// A note about a job's ConfigMap.
 #[derive(Debug)]
 pub(super) struct Note {
-    /// A sentence.
+    /// The text of the note.
     pub(super) text: String,
-    /// Whether the ConfigMap was seen and will do.
+    /// Whether the ConfigMap is in the input and valid.
     pub(super) sound: bool,
 }
 
-/// The note about the ConfigMap of a job that asks for a dump; none for other objects.
+/// The note about the ConfigMap of a job with the strategy `dump`; none for other objects.
 pub(super) fn note<'o, 'd: 'o>(
     object: &Object<'_>,
     outcome: &Outcome,
@@ -50,11 +50,11 @@ pub(super) fn note<'o, 'd: 'o>(
     };
     let mut faults = faults(config_map);
     if config_map.namespace != object.namespace {
-        faults.push("only one of the two names its namespace: apply both to the same".to_owned());
+        faults.push("only one of job and ConfigMap has a namespace: apply both to the same one".to_owned());
     }
     let sound = faults.is_empty();
     let text = if sound {
-        format!("ConfigMap {name} is in this input and sound")
+        format!("ConfigMap {name} is in this input and valid")
     } else {
         format!("ConfigMap {name} is in this input, but {}", faults.join("; "))
     };

@@ -1,4 +1,4 @@
-//! The explanation as a page for people.
+//! The explanation as text.
 
 use std::fmt::Write;
 
@@ -7,10 +7,10 @@ use swansong_inject::report::{Action, ActionKind, TemplateReport};
 
 use super::report::{Entry, Report};
 
-/// Longer values get lines of their own, so that the reasons stay in one column.
-const WIDEST: usize = 34;
+/// In characters; longer values get separate lines to align the reasons.
+const MAX_VALUE_WIDTH: usize = 34;
 
-/// Writes the page; `files` says whether to name the file of each object.
+/// Formats the report, with the file of each object if `files`.
 pub(super) fn page(report: &Report, files: bool) -> String {
     let mut page = Page { out: String::new(), files };
     for (index, entry) in report.documents.iter().enumerate() {
@@ -26,7 +26,7 @@ pub(super) fn page(report: &Report, files: bool) -> String {
     }
     if !report.reminders.is_empty() {
         page.line(0, "");
-        page.line(0, "Not tied at admission, so see to it yourself:");
+        page.line(0, "Admission can't add these, so check them yourself:");
         for reminder in &report.reminders {
             page.line(2, &format!("- {reminder}"));
         }
@@ -65,7 +65,7 @@ const fn mark(action: ActionKind) -> char {
 
 impl Page {
     fn line(&mut self, indent: usize, text: &str) {
-        // Writing into a String has no way to fail.
+        // Writing to a String can't fail.
         let _ = writeln!(self.out, "{:indent$}{text}", "");
     }
 
@@ -92,7 +92,7 @@ impl Page {
             });
             self.table(&rows.collect::<Vec<_>>());
         }
-        // A reason that holds for all of them was said above; an opt-out is copied to the templates nevertheless.
+        // The reason for the object is above; only an opt-out is copied to its templates.
         for template in entry.templates.iter().filter(|it| entry.injected || !it.actions.is_empty()) {
             self.template(template);
         }
@@ -121,7 +121,7 @@ impl Page {
     }
 
     fn table(&mut self, rows: &[Row<'_>]) {
-        let fits = |row: &Row<'_>| row.value.chars().count() <= WIDEST;
+        let fits = |row: &Row<'_>| row.value.chars().count() <= MAX_VALUE_WIDTH;
         let below = |row: &Row<'_>| match row.value.split(':').count() {
             1 => "(below)".to_owned(),
             count => format!("({count} below)"),
@@ -143,30 +143,30 @@ impl Page {
     }
 }
 
-/// The whole story in a line.
+/// Summary in one line.
 fn verdict(entry: &Entry) -> String {
     if let Some(reason) = entry.skip {
-        let but = if entry.changes == 0 { "" } else { " but for what is below" };
+        let but = if entry.changes == 0 { "" } else { " except for the changes below" };
         return format!("left alone{but}: {} ({reason})", sentence(reason));
     }
     let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let changes = count(entry.changes, "change");
     let warnings = count(entry.warnings.len(), "warning");
     let done = if entry.changes == 0 { "nothing to add" } else { &format!("injected: {changes}") };
-    let condition = if entry.open { ", given the ConfigMap of the note" } else { "" };
+    let condition = if entry.incomplete { ", provided that the ConfigMap of the note exists" } else { "" };
     match (entry.changes, entry.warnings.len()) {
         (0, 0) => format!("nothing to do: already complete{condition}"),
         (_, 0) => format!("ready to dump after injection: {changes}{condition}"),
-        (_, _) => format!("{done}; {warnings} to see to"),
+        (_, _) => format!("{done}; {warnings} to fix"),
     }
 }
 
-/// A reason in a table, where the common ones needn't be whole sentences.
+/// A reason in a table; common ones are abbreviated.
 fn short(reason: Reason) -> &'static str {
     match reason {
         Reason::Required => "was missing",
         Reason::AlreadyPresent => "already right",
-        Reason::StrategyCopied | Reason::OptionCopied => "copied from the job, since nobody else does",
+        Reason::StrategyCopied | Reason::OptionCopied => "copied from the job",
         other => sentence(other),
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, bail};
 use swansong::manifest::source::Source;
 
-/// Where the documents come from
+/// Options of the input
 #[derive(Debug, clap::Args)]
 pub(crate) struct Files {
     /// File with Kubernetes objects, YAML or JSON; `-` is standard input. May be repeated [default: -]
@@ -19,12 +19,12 @@ pub(crate) struct Files {
 pub(crate) struct Input {
     /// Its name in messages.
     pub(crate) name: String,
-    /// Its documents.
+    /// Its text and documents.
     pub(crate) source: Source,
 }
 
 impl Files {
-    /// Reads them all.
+    /// Reads all files.
     pub(crate) fn read(&self) -> anyhow::Result<Vec<Input>> {
         let standard_input = [PathBuf::from("-")];
         let files = if self.files.is_empty() { &standard_input[..] } else { &self.files };

@@ -1,4 +1,4 @@
-//! What the offline commands share: files in, patched files out.
+//! Input and output of the offline commands.
 
 mod input;
 mod output;

@@ -1,4 +1,4 @@
-//! Patched documents as YAML, JSON or operations.
+//! Prints patched documents as YAML, JSON or operations.
 
 use std::io::{ErrorKind, Write};
 
@@ -14,15 +14,15 @@ const MARK: char = '\u{feff}';
 /// What is printed
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// The documents as they were written, with the changes in place; JSON stays JSON, which is YAML too
+    /// The documents with the changes in place; JSON input stays JSON
     Yaml,
-    /// Each object as JSON, one behind the other, as `kubectl apply -f -` and `jq` read them
+    /// A stream of JSON objects, as `kubectl apply -f -` and `jq` read it
     Json,
     /// One JSON array of the changes: {file, document (from 0), kind, name, namespace, patch (RFC 6902)} for each document with a workload
     Patch,
 }
 
-/// Puts the output together; nothing is printed before all of it is there.
+/// Formats the whole output.
 pub(crate) fn render(inputs: &[Input], patched: &[Vec<Patched>], format: Format) -> anyhow::Result<String> {
     match format {
         Format::Yaml => Ok(yaml(inputs, patched)),
@@ -34,8 +34,8 @@ pub(crate) fn render(inputs: &[Input], patched: &[Vec<Patched>], format: Format)
     }
 }
 
-/// Everything that isn't patched, byte for byte; between files a separator where one is missing, and no byte order
-/// mark, behind which kubectl sees no `---`.
+/// The unpatched text byte for byte. Between files it adds missing separators and removes byte order marks, after which
+/// kubectl doesn't recognise `---`.
 fn yaml(inputs: &[Input], patched: &[Vec<Patched>]) -> String {
     let all_json = inputs.iter().all(|input| input.source.json);
     let mut out = String::new();
@@ -47,7 +47,7 @@ fn yaml(inputs: &[Input], patched: &[Vec<Patched>]) -> String {
         for (index, (document, patched)) in input.source.documents.iter().zip(documents).enumerate() {
             let between = &text[at..document.region.start];
             if index > 0 && input.source.json && !all_json {
-                // Values of a JSON stream aren't documents of YAML by themselves.
+                // Values of a JSON stream need separators in YAML.
                 out.push_str("\n---\n");
             } else {
                 out.push_str(between);
@@ -73,7 +73,7 @@ fn separate(out: &mut String, input: &Input, all_json: bool) {
     let text = input.source.text.trim_start_matches(MARK);
     let explicit = input.source.documents.first().is_some_and(|document| document.explicit);
     if text.starts_with('%') {
-        // Directives are allowed only behind an ended document.
+        // Directives are allowed only after an ended document.
         out.push_str("...\n");
     } else if !explicit && !all_json && !input.source.documents.is_empty() {
         out.push_str("---\n");
@@ -89,7 +89,7 @@ fn json(patched: &[Vec<Patched>]) -> anyhow::Result<String> {
     Ok(out)
 }
 
-/// Writes to standard output; that a reader such as `head` has gone is no error.
+/// Writes to standard output; a pipe that is closed, for example by `head`, is not an error.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,4 +1,4 @@
-//! Operations for every object of every document, and the patched documents.
+//! Computes and applies the operations of every document.
 
 use anyhow::Context;
 use serde::Serialize;
@@ -16,11 +16,11 @@ use super::input::Input;
 /// A document with its operations applied.
 #[derive(Debug)]
 pub(crate) struct Patched {
-    /// Its text in place of its region.
+    /// The new text of its region.
     pub(crate) text: String,
-    /// Its value.
+    /// The new value.
     pub(crate) data: Data,
-    /// Its entry for `-o patch`; `None` when no object in it is a workload.
+    /// Its entry for `-o patch`; `None` if it has no workload.
     pub(crate) patch: Option<DocumentPatch>,
 }
 
@@ -36,13 +36,13 @@ pub(crate) struct DocumentPatch {
     patch: Vec<Operation>,
 }
 
-/// Why an object can't be dealt with.
+/// An object can't be processed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ObjectFault {
-    /// A field of a wrong type.
+    /// A field has the wrong type.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// Anything else.
+    /// Any other error, as a sentence.
     #[error("{0}")]
     Other(String),
 }
@@ -60,7 +60,7 @@ impl ObjectFault {
                 let advice = if message.ends_with("expected a string") {
                     "put it in quotes"
                 } else {
-                    "correct it (`kubectl explain` tells its type)"
+                    "correct it (`kubectl explain` shows its type)"
                 };
                 anyhow::anyhow!("document {number}, line {line}: field `{name}`: {message}; {advice}")
             }

@@ -1,7 +1,7 @@
-//! Edits to collections over lines of their own.
+//! Edits of collections in block style.
 
 use super::text::dash_of;
-use super::{Editor, Unsafe};
+use super::{Editor, NotEditable};
 use crate::manifest::data::Data;
 use crate::manifest::draft::{Draft, Slot};
 use crate::manifest::emit;
@@ -9,18 +9,22 @@ use crate::manifest::node::{Content, Member, Node};
 use crate::manifest::read::is_merge;
 
 impl<'n> Editor<'_, 'n> {
-    pub(super) fn block_mapping(&mut self, members: &'n [Member], slots: &[Slot<'n>]) -> Result<(), Unsafe> {
-        let Some(first) = members.first() else { return Err(Unsafe) };
+    pub(super) fn block_mapping(
+        &mut self,
+        members: &'n [Member],
+        slots: &[Slot<'n>],
+    ) -> Result<(), NotEditable> {
+        let Some(first) = members.first() else { return Err(NotEditable) };
         let indent = self.column(first.key.span.start);
         let before = &self.text[self.line_start(first.key.span.start)..first.key.span.start];
         if !before.bytes().all(|byte| matches!(byte, b' ' | b'-')) {
-            // Behind `? `, a byte order mark or whatever else moves its column.
-            return Err(Unsafe);
+            // Its column is unknown, for example after `? ` or a byte order mark.
+            return Err(NotEditable);
         }
-        let mut gone: Vec<bool> = members.iter().map(|member| !is_merge(&member.key)).collect();
+        let mut removed: Vec<bool> = members.iter().map(|member| !is_merge(&member.key)).collect();
         for slot in slots {
             let Some(from) = slot.from else { continue };
-            gone[from] = false;
+            removed[from] = false;
             if matches!(slot.draft, Draft::Kept(_)) || self.try_draft(&slot.draft) {
                 continue;
             }
@@ -28,12 +32,12 @@ impl<'n> Editor<'_, 'n> {
             let data = slot.draft.data(self.reader);
             self.replace_value(member, &data, self.column(member.key.span.start))?;
         }
-        if gone.iter().all(|gone| *gone) {
-            return Err(Unsafe);
+        if removed.iter().all(|removed| *removed) {
+            return Err(NotEditable);
         }
-        for (member, _) in members.iter().zip(gone).filter(|(_, gone)| *gone) {
+        for (member, _) in members.iter().zip(removed).filter(|(_, removed)| *removed) {
             if !self.begins_line(member.key.span.start) {
-                return Err(Unsafe);
+                return Err(NotEditable);
             }
             self.remove_lines(member.key.span.start, member.end());
         }
@@ -41,16 +45,16 @@ impl<'n> Editor<'_, 'n> {
         Ok(())
     }
 
-    /// Inserts new members behind the written ones that they follow, or before the first.
+    /// Inserts new members after the members that they follow, or before the first one.
     fn insert_members(&mut self, members: &'n [Member], slots: &[Slot<'n>], indent: usize) {
         let mut lines = String::new();
         let last = members.last().map(|last| self.line_end(last.end()));
-        // What a merge key brings gives way only to what stands behind it.
+        // Only members after a merge key override its members.
         let merges = members.iter().any(|member| is_merge(&member.key));
         let mut place = members.first().and_then(|first| self.before_first(first.key.span.start).ok());
         for slot in slots.iter().filter(|slot| !slot.merged) {
             if let Some(from) = slot.from {
-                // Behind a dash nothing can stand before the first.
+                // No line can be inserted between a dash and the first member.
                 if let Some(place) = place.filter(|_| !lines.is_empty() && !merges) {
                     self.insert_lines(place, &std::mem::take(&mut lines));
                 }
@@ -65,15 +69,15 @@ impl<'n> Editor<'_, 'n> {
         }
     }
 
-    /// Puts another value behind a key at column `indent`.
-    fn replace_value(&mut self, member: &Member, data: &Data, indent: usize) -> Result<(), Unsafe> {
-        let colon = member.colon.ok_or(Unsafe)?;
+    /// Replaces the value of a key at column `indent`.
+    fn replace_value(&mut self, member: &Member, data: &Data, indent: usize) -> Result<(), NotEditable> {
+        let colon = member.colon.ok_or(NotEditable)?;
         let old = &member.value;
         let below = old.is_block_collection() && !old.has_properties();
         if below && !(self.begins_line(old.span.start) || dash_of(self.text, old).is_some()) {
-            return Err(Unsafe);
+            return Err(NotEditable);
         }
-        // Of a sequence the first item's dash begins the line.
+        // A sequence starts with the dash of its first item.
         let below = below.then(|| (self.first_line(old), old.span.end));
         if data.is_filled() {
             let mut lines = String::new();
@@ -89,7 +93,7 @@ impl<'n> Editor<'_, 'n> {
                 self.insert_lines(self.line_end(old.span.end.max(colon)), &lines);
             }
         } else {
-            let text = Self::written_like(old, data);
+            let text = Self::scalar_like(old, data);
             if let Some((first, last)) = below {
                 self.replace(colon..colon, format!(" {text}"));
                 self.remove_lines(first, last);
@@ -102,7 +106,7 @@ impl<'n> Editor<'_, 'n> {
         Ok(())
     }
 
-    /// A place on the first line of a block collection.
+    /// An offset on the first line of a block collection.
     fn first_line(&self, node: &Node) -> usize {
         match &node.content {
             Content::Sequence { items, .. } => {
@@ -112,21 +116,25 @@ impl<'n> Editor<'_, 'n> {
         }
     }
 
-    fn written_like(old: &Node, data: &Data) -> String {
+    fn scalar_like(old: &Node, data: &Data) -> String {
         match (&old.content, data) {
             (Content::Scalar { style, .. }, Data::String(text)) => emit::string_like(text, *style, false),
             _ => emit::scalar(data),
         }
     }
 
-    pub(super) fn block_sequence(&mut self, items: &'n [Node], slots: &[Slot<'n>]) -> Result<(), Unsafe> {
+    pub(super) fn block_sequence(
+        &mut self,
+        items: &'n [Node],
+        slots: &[Slot<'n>],
+    ) -> Result<(), NotEditable> {
         let dashes: Vec<usize> =
-            items.iter().map(|item| dash_of(self.text, item)).collect::<Option<_>>().ok_or(Unsafe)?;
-        let (Some(&first), false) = (dashes.first(), slots.is_empty()) else { return Err(Unsafe) };
+            items.iter().map(|item| dash_of(self.text, item)).collect::<Option<_>>().ok_or(NotEditable)?;
+        let (Some(&first), false) = (dashes.first(), slots.is_empty()) else { return Err(NotEditable) };
         let indent = self.column(first);
-        let mut gone = vec![true; items.len()];
+        let mut removed = vec![true; items.len()];
         let mut lines = String::new();
-        // Where the lines gathered belong: behind the item before them, or before all.
+        // The lines are inserted after the previous item, or before the first one.
         let mut place = self.before_first(first)?;
         for slot in slots {
             let Some(from) = slot.from else {
@@ -134,7 +142,7 @@ impl<'n> Editor<'_, 'n> {
                 self.layout.item(&slot.draft.data(self.reader), indent, &mut lines);
                 continue;
             };
-            gone[from] = false;
+            removed[from] = false;
             if !lines.is_empty() {
                 self.insert_lines(place, &std::mem::take(&mut lines));
             }
@@ -147,19 +155,19 @@ impl<'n> Editor<'_, 'n> {
         if !lines.is_empty() {
             self.insert_lines(place, &lines);
         }
-        for (index, item) in items.iter().enumerate().filter(|(index, _)| gone[*index]) {
+        for (index, item) in items.iter().enumerate().filter(|(index, _)| removed[*index]) {
             if !self.begins_line(dashes[index]) {
-                return Err(Unsafe);
+                return Err(NotEditable);
             }
             self.remove_lines(dashes[index], item.span.end.max(dashes[index]));
         }
         Ok(())
     }
 
-    /// Where lines before the first item go: above the comments over it, which belong to it.
-    fn before_first(&self, at: usize) -> Result<usize, Unsafe> {
+    /// The offset for lines before the first item, above its comments.
+    fn before_first(&self, at: usize) -> Result<usize, NotEditable> {
         if !self.begins_line(at) {
-            return Err(Unsafe);
+            return Err(NotEditable);
         }
         let mut start = self.line_start(at);
         while self.text[..start].ends_with('\n') {
@@ -176,10 +184,10 @@ impl<'n> Editor<'_, 'n> {
         let mut text = String::new();
         if data.is_filled() {
             self.layout.collection(data, self.column(dash) + 2, true, &mut text);
-            // The line break that follows ends its last line.
+            // The following line break ends its last line.
             text.pop();
         } else {
-            text = Self::written_like(item, data);
+            text = Self::scalar_like(item, data);
         }
         self.replace(dash + 1..item.span.end.max(dash + 1), format!(" {text}"));
     }

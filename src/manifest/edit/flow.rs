@@ -1,8 +1,8 @@
-//! Edits to collections between brackets, and so to JSON.
+//! Edits of collections in flow style, including JSON.
 
 use std::ops::Range;
 
-use super::{Editor, Unsafe};
+use super::{Editor, NotEditable};
 use crate::manifest::data::Data;
 use crate::manifest::draft::{Draft, Slot};
 use crate::manifest::emit::{self, Flow};
@@ -15,16 +15,16 @@ impl<'n> Editor<'_, 'n> {
         node: &Node,
         members: &'n [Member],
         slots: &[Slot<'n>],
-    ) -> Result<(), Unsafe> {
+    ) -> Result<(), NotEditable> {
         let spans: Vec<_> = members.iter().map(|member| member.key.span.start..member.end()).collect();
-        let mut gone: Vec<bool> = members.iter().map(|member| !is_merge(&member.key)).collect();
+        let mut removed: Vec<bool> = members.iter().map(|member| !is_merge(&member.key)).collect();
         for slot in slots {
             if let Some(from) = slot.from {
-                gone[from] = false;
+                removed[from] = false;
                 self.flow_value(&members[from].value, &slot.draft)?;
             }
         }
-        self.flow_elements(node, &spans, &gone, slots, |flow, slot, data, out| {
+        self.flow_elements(node, &spans, &removed, slots, |flow, slot, data, out| {
             flow.member(&slot.key, data, out);
         })
     }
@@ -34,25 +34,25 @@ impl<'n> Editor<'_, 'n> {
         node: &Node,
         items: &'n [Node],
         slots: &[Slot<'n>],
-    ) -> Result<(), Unsafe> {
+    ) -> Result<(), NotEditable> {
         let spans: Vec<_> = items.iter().map(|item| item.span.clone()).collect();
-        let mut gone = vec![true; items.len()];
+        let mut removed = vec![true; items.len()];
         for slot in slots {
             if let Some(from) = slot.from {
-                gone[from] = false;
+                removed[from] = false;
                 self.flow_value(&items[from], &slot.draft)?;
             }
         }
-        self.flow_elements(node, &spans, &gone, slots, |flow, _, data, out| flow.write(data, out))
+        self.flow_elements(node, &spans, &removed, slots, |flow, _, data, out| flow.write(data, out))
     }
 
-    /// Edits a value in place or puts another there.
-    fn flow_value(&mut self, old: &Node, draft: &Draft<'n>) -> Result<(), Unsafe> {
+    /// Edits a value in place or replaces it.
+    fn flow_value(&mut self, old: &Node, draft: &Draft<'n>) -> Result<(), NotEditable> {
         if matches!(draft, Draft::Kept(_)) || self.try_draft(draft) {
             return Ok(());
         }
         if old.is_unwritten() {
-            return Err(Unsafe);
+            return Err(NotEditable);
         }
         let data = draft.data(self.reader);
         let text = match (&old.content, &data) {
@@ -74,14 +74,14 @@ impl<'n> Editor<'_, 'n> {
         &mut self,
         node: &Node,
         spans: &[Range<usize>],
-        gone: &[bool],
+        removed: &[bool],
         slots: &[Slot<'n>],
         write: impl Fn(Flow, &Slot<'n>, &Data, &mut String),
-    ) -> Result<(), Unsafe> {
-        let Some(first_kept) = gone.iter().position(|gone| !gone) else {
+    ) -> Result<(), NotEditable> {
+        let Some(first_kept) = removed.iter().position(|removed| !removed) else {
             return self.flow_refill(node, slots);
         };
-        self.remove_elements(spans, gone, first_kept);
+        self.remove_elements(spans, removed, first_kept);
         let first = spans[first_kept].start;
         let own_lines = self.text[node.start..spans[0].start].contains('\n');
         let flow = if own_lines { self.flow(first) } else { Flow { lines: None, ..self.flow(first) } };
@@ -108,10 +108,10 @@ impl<'n> Editor<'_, 'n> {
         Ok(())
     }
 
-    /// A collection none of whose elements stays.
-    fn flow_refill(&mut self, node: &Node, slots: &[Slot<'n>]) -> Result<(), Unsafe> {
+    /// Removes all elements of a collection.
+    fn flow_refill(&mut self, node: &Node, slots: &[Slot<'n>]) -> Result<(), NotEditable> {
         if slots.iter().any(|slot| !slot.merged) {
-            return Err(Unsafe);
+            return Err(NotEditable);
         }
         if node.span.end >= node.start + 2 {
             self.replace(node.start + 1..node.span.end - 1, "");
@@ -119,13 +119,13 @@ impl<'n> Editor<'_, 'n> {
         Ok(())
     }
 
-    fn remove_elements(&mut self, spans: &[Range<usize>], gone: &[bool], first_kept: usize) {
+    fn remove_elements(&mut self, spans: &[Range<usize>], removed: &[bool], first_kept: usize) {
         if first_kept > 0 {
             self.replace(spans[0].start..spans[first_kept].start, "");
         }
         let mut kept_end = spans[first_kept].end;
-        for (span, gone) in spans.iter().zip(gone).skip(first_kept + 1) {
-            if *gone {
+        for (span, removed) in spans.iter().zip(removed).skip(first_kept + 1) {
+            if *removed {
                 self.replace(kept_end..span.end, "");
             }
             kept_end = span.end;

@@ -1,7 +1,6 @@
-//! Drafts to text edits.
+//! Turns drafts into text edits.
 //!
-//! Each node is edited in its own style where that can be done safely; where it can't (`Unsafe`), the
-//! node that holds it writes it anew.
+//! A node is edited in its own style if that is safe; otherwise (`NotEditable`) its parent replaces it.
 
 mod block;
 mod flow;
@@ -18,23 +17,23 @@ use super::read::Reader;
 /// A replacement of a part of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
-    /// What goes.
+    /// The replaced range.
     pub range: Range<usize>,
-    /// What comes.
+    /// The new text.
     pub text: String,
 }
 
 /// A node can't be edited in place.
 #[derive(Debug)]
-struct Unsafe;
+struct NotEditable;
 
-/// Finds the edits that turn one document's text into what its draft says.
+/// Computes the edits that turn one document's text into its draft.
 pub struct Editor<'t, 'n> {
     text: &'t str,
     reader: &'t Reader<'n>,
     layout: Layout,
     json: bool,
-    /// Whether it is JSON over several lines.
+    /// Whether it is JSON on several lines.
     pretty: bool,
     /// `\n` or `\r\n`.
     line_break: &'static str,
@@ -54,16 +53,16 @@ impl<'t, 'n> Editor<'t, 'n> {
     pub fn run(mut self, root: &'n Node, draft: &Draft<'n>) -> Vec<Edit> {
         if self.draft(draft).is_err() || matches!(draft, Draft::New(_)) {
             self.edits.clear();
-            self.whole(root, &draft.data(self.reader));
+            self.replace_document(root, &draft.data(self.reader));
         }
-        // Stable, so that insertions at one place keep their order.
+        // A stable sort keeps the order of insertions at one offset.
         self.edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
-        self.mend_end();
+        self.fix_last_line_break();
         self.edits
     }
 
-    /// Writes the whole document anew.
-    pub fn whole(&mut self, root: &Node, data: &Data) {
+    /// Replaces the whole document.
+    pub fn replace_document(&mut self, root: &Node, data: &Data) {
         let text = if self.json {
             let mut out = String::new();
             self.flow(root.span.start).write(data, &mut out);
@@ -71,10 +70,10 @@ impl<'t, 'n> Editor<'t, 'n> {
         } else {
             let mut out = self.layout.document(data);
             if root.span.end < self.text.len() {
-                // The line break that follows ends its last line.
+                // The following line break ends its last line.
                 out.pop();
             }
-            // Behind `---` on the same line.
+            // The root follows `---` on the same line.
             if self.column(root.span.start) > 0 {
                 out.insert(0, '\n');
             }
@@ -83,29 +82,29 @@ impl<'t, 'n> Editor<'t, 'n> {
         self.replace(root.span.clone(), text);
     }
 
-    /// The edits made so far, alone.
+    /// The edits so far.
     pub fn into_edits(self) -> Vec<Edit> {
         self.edits
     }
 
-    fn draft(&mut self, draft: &Draft<'n>) -> Result<(), Unsafe> {
+    fn draft(&mut self, draft: &Draft<'n>) -> Result<(), NotEditable> {
         match draft {
             Draft::Kept(_) | Draft::New(_) => Ok(()),
             Draft::Mapping(Some(node), slots) => match &node.content {
                 Content::Mapping { flow: false, members } => self.block_mapping(members, slots),
                 Content::Mapping { flow: true, members } => self.flow_mapping(node, members, slots),
-                _ => Err(Unsafe),
+                _ => Err(NotEditable),
             },
             Draft::Sequence(Some(node), slots) => match &node.content {
                 Content::Sequence { flow: false, items } => self.block_sequence(items, slots),
                 Content::Sequence { flow: true, items } => self.flow_sequence(node, items, slots),
-                _ => Err(Unsafe),
+                _ => Err(NotEditable),
             },
-            Draft::Mapping(None, _) | Draft::Sequence(None, _) => Err(Unsafe),
+            Draft::Mapping(None, _) | Draft::Sequence(None, _) => Err(NotEditable),
         }
     }
 
-    /// Edits a draft in place, or says that it has to be written anew; then nothing has happened.
+    /// Edits a draft in place if possible; otherwise adds no edits and returns `false`.
     fn try_draft(&mut self, draft: &Draft<'n>) -> bool {
         let before = self.edits.len();
         let done = !matches!(draft, Draft::New(_)) && self.draft(draft).is_ok();
@@ -121,7 +120,7 @@ impl<'t, 'n> Editor<'t, 'n> {
         self.edits.push(Edit { range, text });
     }
 
-    /// How to write flow text whose closing bracket belongs to the line of `at`.
+    /// The style of flow text whose closing bracket is on the line of `at`.
     fn flow(&self, at: usize) -> Flow {
         let line = &self.text[self.line_start(at)..self.line_end(at)];
         Flow {

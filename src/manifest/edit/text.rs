@@ -1,4 +1,4 @@
-//! Lines and columns of the text that is edited.
+//! Lines and columns of the edited text.
 
 use super::{Edit, Editor};
 use crate::manifest::emit::Layout;
@@ -10,7 +10,7 @@ impl Editor<'_, '_> {
         line_start(self.text, at)
     }
 
-    /// Behind the line break of the line of `at`.
+    /// End of the line of `at`, after its line break.
     pub(super) fn line_end(&self, at: usize) -> usize {
         self.text[at..].find('\n').map_or(self.text.len(), |length| at + length + 1)
     }
@@ -26,7 +26,7 @@ impl Editor<'_, '_> {
         self.text[start..].bytes().take_while(|byte| *byte == b' ').count()
     }
 
-    /// Whether nothing but blanks is before `at` on its line.
+    /// Whether only blanks precede `at` on its line.
     pub(super) fn begins_line(&self, at: usize) -> bool {
         self.text[self.line_start(at)..at].bytes().all(|byte| byte == b' ')
     }
@@ -41,13 +41,13 @@ impl Editor<'_, '_> {
         }
     }
 
-    /// Takes whole lines out, from the one of `first` to the one of `last`.
+    /// Removes whole lines, from the one of `first` to the one of `last`.
     pub(super) fn remove_lines(&mut self, first: usize, last: usize) {
         self.replace(self.line_start(first)..self.line_end(last), "");
     }
 
-    /// Where the last lines of a text without a last line break are taken out, the line before loses its own.
-    pub(super) fn mend_end(&mut self) {
+    /// Removes the line break before removed last lines of a text without a last line break.
+    pub(super) fn fix_last_line_break(&mut self) {
         if self.text.ends_with('\n') {
             return;
         }
@@ -62,12 +62,12 @@ impl Editor<'_, '_> {
             kept -= 1;
         }
         let before = &self.text[..start];
-        let mended = before.strip_suffix('\n').unwrap_or(before);
-        let mended = mended.strip_suffix('\r').unwrap_or(mended).len();
-        let free = kept.checked_sub(1).is_none_or(|last| self.edits[last].range.end <= mended);
-        if kept < self.edits.len() && free {
+        let trimmed = before.strip_suffix('\n').unwrap_or(before);
+        let end = trimmed.strip_suffix('\r').unwrap_or(trimmed).len();
+        let is_free = kept.checked_sub(1).is_none_or(|last| self.edits[last].range.end <= end);
+        if kept < self.edits.len() && is_free {
             self.edits.truncate(kept);
-            self.edits.push(Edit { range: mended..self.text.len(), text: String::new() });
+            self.edits.push(Edit { range: end..self.text.len(), text: String::new() });
         }
     }
 }
@@ -78,14 +78,14 @@ pub(super) fn line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(mark.min(at), |line_break| line_break + 1)
 }
 
-/// The offset of the dash in front of an item, if nothing but blanks and comments is between.
+/// The offset of an item's dash, if only blanks and comments are between them.
 pub(super) fn dash_of(text: &str, item: &Node) -> Option<usize> {
     let mut before = &text[..item.span.start];
     loop {
         before = before.trim_end_matches([' ', '\t', '\n', '\r']);
         let line = &before[line_start(text, before.len())..];
         let Some((written, _)) = line.split_once('#') else { break };
-        // A comment stands alone on its line, or behind the dash.
+        // A comment is alone on its line or follows the dash.
         let behind_blank = written.is_empty() || written.ends_with([' ', '\t']);
         if !behind_blank || !written.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'-')) {
             return None;
@@ -95,7 +95,7 @@ pub(super) fn dash_of(text: &str, item: &Node) -> Option<usize> {
     before.ends_with('-').then(|| before.len() - 1)
 }
 
-/// How the document indents: by its first nested mapping, and its first sequence under a key.
+/// The indentation of the document's first nested mapping and of its first sequence under a key.
 pub(super) fn layout(text: &str, root: &Node) -> Layout {
     let column = |at: usize| at - line_start(text, at);
     let default = if text[root.span.clone()].contains("\n- ") { 0 } else { 2 };

@@ -1,4 +1,4 @@
-//! `swansong clusterd-config`.
+//! Tests of `swansong clusterd-config`.
 
 use serde_json::Value;
 
@@ -72,12 +72,12 @@ fn a_file_that_clusterd_would_refuse_is_an_error() {
         let file = folder.path().join("publicCustomization.json");
         std::fs::write(&file, text).expect("written");
         let path = file.to_str().expect("UTF-8");
-        let complaint = run(&["clusterd-config", "-f", path], "").complaint();
+        let error = run(&["clusterd-config", "-f", path], "").error();
         for word in [path, place, problem] {
-            assert!(complaint.contains(word), "{word:?} isn't in {complaint:?}");
+            assert!(error.contains(word), "{word:?} isn't in {error:?}");
         }
-        assert_eq!(complaint.lines().count(), 1, "{complaint}");
+        assert_eq!(error.lines().count(), 1, "{error}");
     }
-    let complaint = run(&["clusterd-config", "-f", "nowhere.json"], "").complaint();
-    assert!(complaint.contains("nowhere.json") && complaint.contains("no such file"), "{complaint}");
+    let error = run(&["clusterd-config", "-f", "nowhere.json"], "").error();
+    assert!(error.contains("nowhere.json") && error.contains("no such file"), "{error}");
 }

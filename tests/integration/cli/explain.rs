@@ -1,4 +1,4 @@
-//! `explain`: its JSON, its exit status, and what it says of the reset ConfigMap.
+//! `explain`: its JSON, its exit status and the note about the reset ConfigMap.
 
 use serde_json::Value;
 
@@ -106,9 +106,9 @@ fn a_missing_reset_config_map_is_a_note() {
     let good = r#"{"status":"initializing"}"#;
     for (input, words) in [
         (job(here), "isn't in this input"),
-        (job(here) + &reset(here, "\"true\"", good), "in this input and sound"),
+        (job(here) + &reset(here, "\"true\"", good), "in this input and valid"),
         (job(here) + &reset("  namespace: m\n", "\"true\"", good), "isn't in this input"),
-        (job("") + &reset(here, "\"true\"", good), "names its namespace"),
+        (job("") + &reset(here, "\"true\"", good), "has a namespace"),
         (job(here) + &reset(here, "\"false\"", good), "lacks the label"),
         (job(here) + &reset(here, "\"true\"", "[]"), "isn't an object"),
         (job(here) + &reset(here, "\"true\"", ""), "it has an empty reset.json"),
@@ -141,7 +141,7 @@ fn a_copied_opt_out_is_listed() {
         )
     };
     let out = run(&["explain"], job("recover-strategy: dump, swansong.dev/inject: 'false'")).output();
-    assert!(out.contains("left alone but for what is below: "), "{out}");
+    assert!(out.contains("left alone except for the changes below: "), "{out}");
     assert!(out.contains("+ annotations.swansong.dev/inject  false"), "{out}");
     let out = run(&["explain"], job("recover-strategy: retry")).output();
     assert!(out.contains("left alone: ") && !out.contains("annotations."), "{out}");

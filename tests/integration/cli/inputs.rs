@@ -1,10 +1,10 @@
-//! Job files that MindCluster's repository and its real programs gave, when they are at hand.
+//! Job files of MindCluster's repository and programs, if they are available.
 
 use std::path::{Path, PathBuf};
 
 use crate::support::{files, run};
 
-/// The files in the folder beside the repository; empty, said aloud, when there is none.
+/// The files in the folder beside the repository; empty, with a message, if it doesn't exist.
 fn inputs() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/inputs");
     if !folder.is_dir() {

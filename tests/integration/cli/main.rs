@@ -1,7 +1,7 @@
-//! The offline commands, driven as a user drives them.
+//! The offline commands, run like a user runs them.
 //!
-//! Expected output stands in `tests/support/fixtures/workloads/expected`; after a change that is meant,
-//! `UPDATE_EXPECTED=1 cargo test -p swansong --test integration-cli` writes it anew, and `git diff` shows what became of it.
+//! `INSTA_UPDATE=always cargo test -p swansong --test integration-cli` updates the snapshots in
+//! `tests/support/fixtures/workloads/expected`; review them with `git diff`.
 
 mod bad_input;
 mod clusterd_config;

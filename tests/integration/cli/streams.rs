@@ -34,7 +34,7 @@ fn unrelated_documents_pass_byte_for_byte() {
             let run = run(&[command], text);
             if text.ends_with("[ ]") {
                 // A list isn't an object, JSON or not.
-                run.complaint();
+                run.error();
             } else {
                 assert_eq!(run.output(), text);
             }
@@ -44,7 +44,7 @@ fn unrelated_documents_pass_byte_for_byte() {
 
 #[test]
 fn only_the_changed_document_of_a_stream_changes() {
-    let before = "# 一\n---\n\nkind:   Foo   # odd\n\n---   # next\n";
+    let before = "# 一\n---\n\nkind:   Foo   # unusual\n\n---   # next\n";
     let after = "\n---\n# 三\nkind: Bar\n...\n# end";
     let out = run(&["inject"], format!("{before}{POD}{after}")).output();
     assert!(out.starts_with(before) && out.ends_with(after) && out.contains("TTP_PORT"), "{out}");
@@ -114,7 +114,7 @@ fn yaml_1_1_scalars_are_read_like_kubectl() {
         let out = run(&["explain", "-o", "json"], host(word)).output();
         assert_eq!(out.contains("HostNetworkNotRankZero"), skipped, "{word}");
     }
-    run(&["explain"], host("\"yes\"")).complaint();
+    run(&["explain"], host("\"yes\"")).error();
     let port = |port: &str| {
         POD.to_owned() + &format!("    ports:\n    - {{name: ttp-port, containerPort: {port}}}\n")
     };
@@ -155,7 +155,7 @@ fn several_files_are_joined() {
     };
     assert_eq!(join(&[&plain, &plain], ""), "kind: A\n---\nkind: A");
     assert_eq!(join(&[&plain, &marked], ""), "kind: A\n--- # b\nkind: B\n");
-    // kubectl takes a mark and `---` behind it for anything but a separator.
+    // kubectl doesn't recognise a separator after a byte order mark.
     let bom = write("bom.yaml", "\u{feff}---\nkind: B\n");
     assert_eq!(join(&[&bom, &bom], ""), "\u{feff}---\nkind: B\n---\nkind: B\n");
     assert_eq!(join(&[&plain, &"-".to_owned()], "kind: I\n"), "kind: A\n---\nkind: I\n");
@@ -187,17 +187,17 @@ fn the_patch_has_the_documented_shape() {
 #[test]
 fn a_closed_pipe_is_not_an_error() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_swansong"))
-        .args(["inject", "-o", "json", "-f", "pods-odd.yaml"])
+        .args(["inject", "-o", "json", "-f", "pods-unusual.yaml"])
         .current_dir(workloads())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
     drop(child.stdout.take());
-    let mut complaint = String::new();
-    child.stderr.take().expect("a pipe").read_to_string(&mut complaint).expect("UTF-8");
-    assert!(child.wait().expect("it ends").success(), "{complaint}");
-    assert!(!complaint.contains("panicked"), "{complaint}");
+    let mut error = String::new();
+    child.stderr.take().expect("a pipe").read_to_string(&mut error).expect("UTF-8");
+    assert!(child.wait().expect("it ends").success(), "{error}");
+    assert!(!error.contains("panicked"), "{error}");
 }
 
 #[test]

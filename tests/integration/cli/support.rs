@@ -1,4 +1,4 @@
-//! Running the program, and comparing with expected files.
+//! Runs the program.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: i32,
@@ -15,21 +15,21 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The output of a run that has to succeed.
+    /// The output of a successful run.
     pub(crate) fn output(self) -> String {
         assert_eq!(self.code, 0, "{}", self.stderr);
         self.stdout
     }
 
-    /// The output as JSON values, one behind the other.
+    /// The output as a stream of JSON values.
     pub(crate) fn json(self) -> Vec<Value> {
         let output = self.output();
         let values = serde_json::Deserializer::from_str(&output).into_iter();
         values.collect::<Result<_, _>>().expect("JSON")
     }
 
-    /// The one line of complaint of a run that has to fail without output.
-    pub(crate) fn complaint(self) -> String {
+    /// The error message of a run that fails without output.
+    pub(crate) fn error(self) -> String {
         assert_eq!((self.code, self.stdout.as_str()), (1, ""), "{}", self.stderr);
         self.stderr
     }
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &[&str], input: impl AsRef<[u8]>) -> Run {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    // It may end without reading.
+    // The program may end without reading.
     let _ = child.stdin.take().expect("a pipe").write_all(input.as_ref());
     let output = child.wait_with_output().expect("it ends");
     Run {
@@ -71,18 +71,11 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Compares with, or writes, an expected file.
-pub(crate) fn expect(name: &str, actual: &str) {
-    let path = workloads().join("expected").join(name);
-    if std::env::var_os("UPDATE_EXPECTED").is_some() {
-        std::fs::create_dir_all(path.parent().expect("a folder")).expect("created");
-        std::fs::write(&path, actual).expect("written");
-        return;
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        actual == expected,
-        "{} differs; UPDATE_EXPECTED=1 writes it anew if that is meant\n{actual}",
-        path.display()
-    );
+/// Compares with the snapshot `name` of the fixtures.
+pub(crate) fn assert_expected(name: &str, actual: &str) {
+    insta::with_settings!({
+        snapshot_path => workloads().join("expected"),
+        prepend_module_to_snapshot => false,
+        omit_expression => true,
+    }, { insta::assert_snapshot!(name, actual) });
 }

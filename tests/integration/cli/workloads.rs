@@ -1,8 +1,8 @@
-//! Our own workload files: what comes out, and that it is stable and can be undone.
+//! Injection of the fixtures: the output, a second injection and the undo.
 
 use std::path::{Path, PathBuf};
 
-use crate::support::{expect, files, run, workloads};
+use crate::support::{assert_expected, files, run, workloads};
 
 fn all() -> impl Iterator<Item = (String, PathBuf)> {
     files(&workloads()).into_iter().map(|path| {
@@ -19,15 +19,15 @@ fn text(path: &Path) -> String {
 fn injected_files_are_as_expected() {
     for (name, _) in all() {
         let run = run(&["inject", "-f", &name], "");
-        expect(&format!("{name}.warnings"), &run.stderr);
-        expect(&name, &run.output());
+        assert_expected(&format!("{name}.warnings"), &run.stderr);
+        assert_expected(&name, &run.output());
     }
 }
 
 #[test]
 fn explanations_are_as_expected() {
     for (name, _) in all() {
-        expect(&format!("{name}.txt"), &run(&["explain", "-f", &name], "").output());
+        assert_expected(&format!("{name}.txt"), &run(&["explain", "-f", &name], "").output());
     }
 }
 
@@ -45,8 +45,8 @@ fn uninject_restores_the_same_bytes() {
         let injected = run(&["inject", "-f", &name], "").output();
         let undone = run(&["uninject"], &injected).output();
         let original = text(&path);
-        if name == "shared.yaml" || name == "volcano-job.yaml" || name == "pods-odd.yaml" {
-            // Aliases were written out, `~` became `null`, and a folded scalar a plain one.
+        if name == "shared.yaml" || name == "volcano-job.yaml" || name == "pods-unusual.yaml" {
+            // Aliases were expanded, `~` became `null`, and a folded scalar a plain one.
             let objects = |text: &str| run(&["inject", "-o", "json"], text).json();
             assert_eq!(objects(&undone), objects(&original), "{name}");
         } else {
@@ -83,7 +83,7 @@ fn json_and_yaml_output_are_equal() {
 fn the_patch_results_in_the_injected_object() {
     for (name, path) in all() {
         let original = text(&path);
-        // Nothing is changed where nobody asks, so this is the input as JSON.
+        // Without a strategy the output is the unchanged input as JSON.
         let plain = original.replace("recover-strategy", "not-a-strategy");
         let restore = |value: serde_json::Value| {
             let text = value.to_string().replace("not-a-strategy", "recover-strategy");

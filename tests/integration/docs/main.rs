@@ -1,7 +1,7 @@
 //! The documentation against the code: links that resolve, configuration that parses, an example that works,
 //! commands that print what is shown.
 //!
-//! `UPDATE_GOLDEN=1 cargo test --test integration-docs` renews what commands print; read the difference before you commit it.
+//! `INSTA_UPDATE=always cargo test -p swansong --test integration-docs` renews what commands print; read the difference before you commit it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -249,7 +249,7 @@ fn commands_print_what_the_pages_show() {
         for block in blocks(&text, "console").iter().filter(|block| block.contains("swansong ")) {
             seen += 1;
             let real = rerun(block);
-            if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
                 renewed = renewed.replace(block, &real);
             } else {
                 assert_eq!(block, &real, "{}", page.display());

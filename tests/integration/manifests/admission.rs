@@ -1,4 +1,4 @@
-//! What the API server asks the webhook about, and what becomes of an object while nobody answers.
+//! Rules and failure policy of the webhook configuration.
 
 use serde_json::json;
 use swansong_inject::policy::Policy;
@@ -52,7 +52,7 @@ fn the_webhook_and_the_cluster_start_without_the_webhook() {
             let excluded = |key: &str| -> Vec<&str> {
                 let expression = items(expressions).find(|expression| expression["key"] == key);
                 let expression =
-                    expression.unwrap_or_else(|| panic!("{} doesn't look at {key}", webhook["name"]));
+                    expression.unwrap_or_else(|| panic!("{} doesn't match {key}", webhook["name"]));
                 assert_eq!(expression["operator"], "NotIn");
                 texts(&expression["values"])
             };

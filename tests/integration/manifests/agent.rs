@@ -1,4 +1,4 @@
-//! The agent's manifests: how little its pods may, and what the overlays change.
+//! The agent's manifests: privileges of its pods and changes of the overlays.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ fn container(rendered: &Rendered) -> &Value {
     &containers[0]
 }
 
-/// Where an object of an overlay differs from the base's.
+/// Paths at which an overlay differs from the base.
 fn difference(overlay: &'static str) -> Vec<String> {
     let (base, rendered) = (Rendered::of("agent"), Rendered::of(overlay));
     let mut paths = Vec::new();
@@ -60,7 +60,7 @@ fn the_base_is_neither_privileged_nor_root() {
     assert_eq!(container(&rendered)["securityContext"], expected);
     for rendered in all() {
         for mount in items(&container(&rendered)["volumeMounts"]) {
-            // The one folder that the agent writes is its own.
+            // The agent writes to its own folder only.
             let own = json!({"name": "outbox", "mountPath": "/var/lib/swansong"});
             assert!(mount["readOnly"] == true || *mount == own, "{mount}");
             assert!(mount.get("subPath").is_none(), "{mount}");
@@ -68,7 +68,7 @@ fn the_base_is_neither_privileged_nor_root() {
     }
 }
 
-/// A mount of the driver's folder alone would go on showing the old one after it was exchanged.
+/// A mount of the driver's folder alone would keep the old one after the folder is replaced.
 #[test]
 fn the_host_is_mounted_with_later_mounts() {
     for rendered in all() {
@@ -195,7 +195,7 @@ fn references_between_objects_resolve() {
     }
 }
 
-/// By the constants of the agent itself.
+/// The policy uses the constants of the agent.
 #[test]
 fn the_policy_names_what_the_agent_writes() {
     let policies =
@@ -226,7 +226,7 @@ fn the_shipped_configuration_is_the_default_and_its_comments_are_sound() {
     assert_ne!(config, Config::default(), "{shown:?}");
 }
 
-/// Where the API server doesn't know ValidatingAdmissionPolicy.
+/// For API servers without ValidatingAdmissionPolicy.
 #[test]
 fn the_policy_can_be_left_out() {
     let folder = tempfile::tempdir_in(crate::kustomize::target()).expect("a folder");

@@ -1,4 +1,4 @@
-//! The configuration that is shipped.
+//! The shipped configuration.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn the_shipped_configuration_is_the_default() {
     assert_eq!((ready.policy(), ready.strictness()), (&required, Strictness::Warn));
 }
 
-/// Whoever removes the `# ` in front of a key gets what was in force before, the example of an image apart.
+/// Removing the `# ` before a key doesn't change the effective configuration, except for the example of an image.
 #[test]
 fn the_commented_out_configuration_shows_the_defaults() {
     let text = fs::read_to_string(root().join("manifests/base/config.yaml")).expect("config.yaml");

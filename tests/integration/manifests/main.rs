@@ -1,7 +1,6 @@
-//! The manifests, rendered by the kustomize in kubectl: against golden files, and against rules that must hold
-//! whatever is written into them.
+//! The manifests, rendered by the kustomize in kubectl, compared with snapshots and checked against rules.
 //!
-//! `UPDATE_GOLDEN=1 cargo test --test integration-manifests` renews the golden files; read the difference before you commit it.
+//! `INSTA_UPDATE=always cargo test -p swansong --test integration-manifests` updates the snapshots; review them with `git diff`.
 #![allow(missing_docs)]
 
 mod admission;

@@ -1,4 +1,4 @@
-//! The NetworkPolicy, as far as reading tells: the test cluster's CNI enforces none.
+//! The NetworkPolicy's rules, which the test cluster's CNI doesn't enforce.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn ports(rule: &Value) -> Vec<u64> {
 fn only_listening_ports_are_open() {
     for rendered in Rendered::all() {
         let policy = &rendered.one("NetworkPolicy")["spec"];
-        // With one type missing the other direction would be open.
+        // A missing type would leave its direction open.
         assert_eq!(policy["policyTypes"], json!(["Ingress", "Egress"]));
         assert_eq!(policy["podSelector"]["matchLabels"], rendered.pod()["metadata"]["labels"]);
 

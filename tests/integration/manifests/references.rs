@@ -1,4 +1,4 @@
-//! Every name and number that one object tells about another.
+//! References between objects.
 
 use serde_json::Value;
 

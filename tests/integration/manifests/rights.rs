@@ -1,4 +1,4 @@
-//! What the service account may, and what it no longer needs with cert-manager.
+//! RBAC rules and admission policies of the webhook.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ fn rights_name_their_objects() {
             for verb in &verbs {
                 assert!(["get", "create", "update", "patch"].contains(verb), "{verb}");
             }
-            // The authorizer isn't told the name of what is yet to be created.
+            // The authorizer doesn't know the name of an object to create.
             let named = items(&rule["resourceNames"]).count() == 1;
             assert!(named || verbs == ["create"], "{rule}");
             match rule["resources"][0].as_str() {
@@ -85,7 +85,7 @@ fn assert_no_wildcards(rule: &Value) {
     }
 }
 
-/// One list more than the base, in its own role, and a way to ask it also where cert-manager took the others away.
+/// One more list in a separate role, and access to the API server also with cert-manager.
 #[test]
 fn only_node_readiness_may_list_nodes() {
     let rendered = Rendered::of("overlays/node-readiness");
@@ -99,7 +99,7 @@ fn only_node_readiness_may_list_nodes() {
     assert_eq!(rendered.one("NetworkPolicy"), base.one("NetworkPolicy"));
 }
 
-/// What they do is seen by the tests in `tests/e2e/availability` and `tests/e2e/api`; here, that they are about what RBAC grants.
+/// The policies cover what RBAC grants; `tests/e2e/availability` and `tests/e2e/api` test their effect.
 #[test]
 fn rights_are_narrowed_to_what_is_needed() {
     let rendered = Rendered::of("base");
@@ -114,7 +114,7 @@ fn rights_are_narrowed_to_what_is_needed() {
         assert_eq!(binding["spec"]["policyName"], policy["metadata"]["name"]);
         assert_eq!(binding["spec"]["validationActions"], json!(["Deny"]));
         assert_eq!(policy["spec"]["failurePolicy"], "Fail");
-        // Of other accounts they have nothing to say.
+        // They don't apply to other accounts.
         assert_eq!(items(&policy["spec"]["matchConditions"]).count(), 1);
         assert_eq!(policy["spec"]["matchConditions"][0]["expression"], user);
     }

@@ -1,4 +1,4 @@
-//! What MindCluster's components say of faults.
+//! Properties of MindCluster's fault formats.
 
 use std::collections::BTreeMap;
 use std::str;
@@ -7,11 +7,10 @@ use serde_json::json;
 use swansong_fault_model::device_plugin::{ConfigMapData, DeviceInfo, InvalidDeviceInfo, check_code};
 use swansong_fault_model::{Classifier, Code, Level, NETWORK_CODES, Rules};
 
-/// The most that a message about a file says.
+/// Limit of a message about a file, in bytes.
 const LONGEST_MESSAGE: usize = 1000;
 
-/// Any text as what the device plugin publishes: it is read, or refused with a word. And what is written with its CheckCode is
-/// never refused for that.
+/// Any text as the device plugin's ConfigMap: it is read or refused with a message. A correct CheckCode is accepted.
 pub fn device_info(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     if let Err(invalid) =
@@ -40,7 +39,7 @@ pub fn device_info(input: &[u8]) {
     }
 }
 
-/// Any text as a classification or as rules: it is read, or refused with a word; and no network fault restarts anything.
+/// Any text as a classification or as rules: it is read or refused with a message, and network faults restart nothing.
 pub fn fault_code(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     match Classifier::from_json(text) {

@@ -18,10 +18,10 @@ const KINDS: [WorkloadKind; 7] = [
 
 const READINESS: [NodeReadiness; 3] = [NodeReadiness::Off, NodeReadiness::Prefer, NodeReadiness::Require];
 
-/// Any text as an object of any kind: a patch that applies, a second pass without work, an exact undo.
+/// Any text as an object of any kind: the patch applies, a second injection adds nothing, and the undo is exact.
 ///
-/// The first byte chooses the kind and what is asked of nodes, so that seeds can be written by hand: `0{"kind":"Pod"…`
-/// for a Pod of which nothing is asked, `7` where ready nodes are preferred, `>` where they are required.
+/// The first byte selects the kind and the node readiness: `0{"kind":"Pod"…` is a Pod without node readiness, `7` with
+/// preferred ready nodes, `>` with required ones.
 pub fn inject(input: &[u8]) {
     let Some((kind, text)) = input.split_first() else { return };
     let Ok(text) = str::from_utf8(text) else { return };
@@ -32,7 +32,7 @@ pub fn inject(input: &[u8]) {
     let Ok(first) = core(kind, text, &policy) else { return };
     let Ok(object) = serde_json::from_str::<Value>(text) else { return };
     let injected = apply(&object, &first.operations);
-    // A repeated key is one member to a tree and the last one to us, so only texts without any compare.
+    // `serde_json::Value` merges repeated keys, so only texts without them are compared.
     if object.to_string().len() != text.chars().filter(|c| !c.is_ascii_whitespace()).count() {
         return;
     }

@@ -1,7 +1,7 @@
-//! What must hold for any input. Each law takes bytes and panics when it is broken.
+//! Properties of any input. Each function takes bytes and panics if the property doesn't hold.
 //!
-//! The fuzz targets (`fuzz/fuzz_targets`) call these functions and nothing else, and so do the tests of this crate, over
-//! `fuzz/seeds`: the two can't drift apart.
+//! The fuzz targets (`tests/fuzz/fuzz_targets`) call these functions, and so do the tests of this crate with the seeds in
+//! `tests/fuzz/seeds`.
 
 #![expect(clippy::missing_panics_doc, reason = "a panic is how a law says that it is broken")]
 
@@ -27,11 +27,11 @@ pub use self::faults::{device_info, fault_code};
 pub use self::injection::inject;
 pub use self::outbox::outbox;
 
-/// A law: takes any bytes, and panics when they break it.
-pub type Law = fn(&[u8]);
+/// A property of any bytes, which panics if it doesn't hold.
+pub type Property = fn(&[u8]);
 
-/// All laws, by the names of their fuzz targets and folders of seeds.
-pub const LAWS: [(&str, Law); 10] = [
+/// All properties, by the names of their fuzz targets and folders of seeds.
+pub const PROPERTIES: [(&str, Property); 10] = [
     ("agent_config", agent_config),
     ("config", config),
     ("device_info", device_info),
@@ -44,7 +44,7 @@ pub const LAWS: [(&str, Law); 10] = [
     ("strategy", strategy),
 ];
 
-/// Any text as a configuration of the webhook: every fault says something.
+/// Any text as a configuration of the webhook: every error has a message.
 pub fn config(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     if let Err(faults) = Config::parse(text) {
@@ -52,7 +52,7 @@ pub fn config(input: &[u8]) {
     }
 }
 
-/// Any text as a configuration of the agent: every fault says something.
+/// Any text as a configuration of the agent: every error has a message.
 pub fn agent_config(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     if let Err(faults) = swansong_agent::config::Config::parse(text) {
@@ -60,8 +60,8 @@ pub fn agent_config(input: &[u8]) {
     }
 }
 
-/// Any body as an admission review: an answer is JSON, allows, and echoes the request's uid; and where there is no time
-/// for the review, its beginning is enough for an answer to the same uid.
+/// Any body as an admission review: an answer is JSON, allows, and has the request's uid. A prefix of the body gives an
+/// answer with the same uid.
 pub fn review(input: &[u8]) {
     let config = Config::default();
     let uid = review::answer(input, &config, ReadyNodes::Unknown).ok().map(|answer| {
@@ -87,7 +87,7 @@ fn uid_allowed(answer: &[u8]) -> String {
     response["uid"].as_str().expect("a uid").to_owned()
 }
 
-/// Any LD_PRELOAD: the user's paths survive in order, ours are there once, a second join has nothing to do.
+/// Any LD_PRELOAD: the user's paths keep their order, ours are present once, and a second join adds nothing.
 pub fn preload(input: &[u8]) {
     const OURS: [&str; 2] = ["/m.so", "/t.so"];
     let Ok(value) = str::from_utf8(input) else { return };
@@ -102,7 +102,7 @@ pub fn preload(input: &[u8]) {
     }
 }
 
-/// Any recover-strategy: its normal form says the same, has nothing padded, and is its own normal form.
+/// Any recover-strategy: its normal form has the same tokens without blanks and is its own normal form.
 pub fn strategy(input: &[u8]) {
     let Ok(value) = str::from_utf8(input) else { return };
     let strategies = Strategies::parse(value);

@@ -1,10 +1,10 @@
-//! The laws on what is kept for the fuzzer, whole, cut and damaged.
+//! The properties on the seeds of the fuzzer: whole, cut and damaged.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use swansong_properties::LAWS;
+use swansong_properties::PROPERTIES;
 
 fn fuzz(folder: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz")).join(folder)
@@ -18,11 +18,11 @@ fn names(folder: &str) -> BTreeSet<String> {
 
 #[test]
 fn every_property_has_a_target_and_seeds() {
-    let laws: BTreeSet<String> = LAWS.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(names("seeds"), laws);
-    assert_eq!(names("fuzz_targets"), laws);
+    let property: BTreeSet<String> = PROPERTIES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(names("seeds"), property);
+    assert_eq!(names("fuzz_targets"), property);
     let manifest = fs::read_to_string(fuzz("Cargo.toml")).expect("a manifest");
-    for name in &laws {
+    for name in &property {
         let target =
             fs::read_to_string(fuzz("fuzz_targets").join(name).with_extension("rs")).expect("a target");
         assert!(target.contains(&format!("swansong_properties::{name}(input)")), "{name}");
@@ -30,24 +30,24 @@ fn every_property_has_a_target_and_seeds() {
     }
 }
 
-/// How many places of a seed are cut and damaged; all of them would take minutes.
+/// Number of positions at which a seed is cut and damaged; all of them would take minutes.
 const PLACES: usize = 200;
 
 #[test]
 fn properties_hold_for_the_seeds() {
-    for (name, law) in LAWS {
+    for (name, property) in PROPERTIES {
         let mut seeds = 0;
         for entry in fs::read_dir(fuzz("seeds").join(name)).expect("a folder") {
             let path = entry.expect("an entry").path();
             let seed = fs::read(&path).expect("a seed");
             seeds += 1;
-            law(&seed);
+            property(&seed);
             for place in (0..seed.len()).step_by((seed.len() / PLACES).max(1)) {
-                law(&seed[..place]);
+                property(&seed[..place]);
                 for damage in [b'"', b'\\', 0, 0xff, seed[place] ^ 1] {
                     let mut damaged = seed.clone();
                     damaged[place] = damage;
-                    law(&damaged);
+                    property(&damaged);
                 }
             }
         }
