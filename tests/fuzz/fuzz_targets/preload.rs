@@ -1,4 +1,4 @@
-//! The law of the same name, on any input.
+//! Fuzzes the property of the same name.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| swansong_properties::preload(input));

@@ -3,7 +3,7 @@
 //! The fuzz targets (`tests/fuzz/fuzz_targets`) call these functions, and so do the tests of this crate with the seeds in
 //! `tests/fuzz/seeds`.
 
-#![expect(clippy::missing_panics_doc, reason = "a panic is how a law says that it is broken")]
+#![expect(clippy::missing_panics_doc, reason = "a panic reports a violated property")]
 
 mod certificates;
 mod faults;
