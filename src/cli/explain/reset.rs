@@ -1,7 +1,7 @@
 //! Checks whether a job's `reset-config-<job>` is in the same input.
 //!
-//! ClusterD first has the ranks on a faulty node killed and only then reads this ConfigMap; without it, or
-//! without a `reset.json` that parses, nothing is saved. In a cluster the reset-config controller creates it.
+//! ClusterD reads this ConfigMap after it ordered the ranks on a faulty node to be killed. Without it, or
+//! without a valid `reset.json`, nothing is saved. In a cluster the reset-config controller creates it.
 
 use swansong::manifest::data::Data;
 use swansong::manifest::objects::Object;
