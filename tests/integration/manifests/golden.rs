@@ -1,6 +1,6 @@
 //! Snapshots of each rendered overlay.
 
-use crate::kustomize::{AGENT_OVERLAYS, OVERLAYS, GATEWAY_OVERLAYS, kustomize, root};
+use crate::kustomize::{AGENT_OVERLAYS, GATEWAY_OVERLAYS, OVERLAYS, kustomize, root};
 
 #[test]
 fn overlays_render_to_their_snapshots() {
