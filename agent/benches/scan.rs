@@ -58,7 +58,7 @@ fn sleeper() -> Child {
     Command::new("sleep").arg("600").stdout(Stdio::null()).spawn().expect("sleep")
 }
 
-/// A procfs of training processes whose libraries stand at the end of their maps.
+/// A procfs of training processes with the libraries at the end of their maps.
 fn trainers(proc: &Path) {
     fs::write(proc.join("uptime"), "1000.00 1000.00\n").expect("written");
     let line = "7f0000000000-7f0000001000 r-xp 00000000 fd:00 42                         /usr/lib/libsomething-longer.so.1\n";

@@ -14,8 +14,9 @@
 //! - [`node`]: the Node, its Pods and Events in the API server.
 //! - [`run`]: the long-running agent, which connects the others.
 //!
-//! [`fault`] and [`relay`] report device faults to ClusterD.
+//! [`fault`] and [`relay`] report device faults to ClusterD; [`api`] is their client of the API server.
 
+pub mod api;
 pub mod checks;
 pub mod config;
 pub mod fault;

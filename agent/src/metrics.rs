@@ -1,4 +1,4 @@
-//! The agent's metrics. Labels have few values, all known at compile time.
+//! The agent's metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -11,163 +11,142 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use strum::VariantArray as _;
+use swansong_runtime::events::EventMetrics;
+use swansong_runtime::supervisor::Tasks;
 
 use crate::finding::{Ready, Report, Status};
 use crate::preload::{Outcome, PodVerdict};
 use crate::readiness::WriteCause;
 use crate::relay::Metrics as RelayMetrics;
-use swansong_runtime::supervisor::Tasks;
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
-type Numbers<const N: usize> = Family<Labels<N>, Gauge<i64, AtomicI64>>;
+type Gauges<const N: usize> = Family<Labels<N>, Gauge<i64, AtomicI64>>;
 type Seconds = Gauge<f64, AtomicU64>;
 
-const OUTCOMES: [(Outcome, &str); 4] = [
-    (Outcome::Live, "live"),
-    (Outcome::PartlyLive, "partly_live"),
-    (Outcome::NotLive, "not_live"),
-    (Outcome::Unknown, "unknown"),
-];
-
-/// Everything that is counted.
+/// The metrics of the tasks in [`run`](crate::run), and the registry of all.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
-    /// Those of the relay of faults.
+    /// Metrics of the fault pipeline.
     pub(crate) relay: Arc<RelayMetrics>,
-    ready: Numbers<1>,
-    checks: Numbers<2>,
+    pub(crate) events: EventMetrics,
+    ready: Gauges<1>,
+    checks: Gauges<2>,
     check_duration: Seconds,
     writes: Family<Labels<2>, Counter>,
-    api_failures: Family<Labels<1>, Counter>,
-    events: Family<Labels<1>, Counter>,
-    containers: Numbers<1>,
+    api_errors: Family<Labels<1>, Counter>,
+    containers: Gauges<1>,
     scan_duration: Seconds,
 }
 
 impl Metrics {
-    /// Metrics of an agent that has done nothing yet.
     pub(crate) fn new(tasks: &Tasks) -> Self {
         let mut registry = Registry::with_prefix("swansong_agent");
-        registry.register("build", "The program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
-        let metrics = Self {
-            relay: Arc::new(RelayMetrics::new(&mut registry)),
-            ready: Family::default(),
-            checks: Family::default(),
-            check_duration: Seconds::default(),
-            writes: Family::default(),
-            api_failures: Family::default(),
-            events: Family::default(),
-            containers: Family::default(),
-            scan_duration: Seconds::default(),
-            registry: Registry::default(),
-        };
         let r = &mut registry;
-        r.register("ready", "1 for what stands of the node, after all holds", metrics.ready.clone());
-        r.register("check", "1 for what each check said last", metrics.checks.clone());
-        r.register(
-            "check_duration_seconds",
-            "How long the last round of checks took",
-            metrics.check_duration.clone(),
-        );
-        r.register("node_writes", "Writes to the Node, by cause and result", metrics.writes.clone());
-        r.register(
-            "api_failures",
-            "Requests that failed, by what they were about",
-            metrics.api_failures.clone(),
-        );
-        r.register("events", "Events told, and dropped since too many waited", metrics.events.clone());
+        r.register("build", "The program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        let relay = Arc::new(RelayMetrics::new(r));
+        let events = EventMetrics::default();
+        events.register(r);
+        let ready = Gauges::default();
+        r.register("ready", "1 for the status that the Node should show", ready.clone());
+        let checks = Gauges::default();
+        r.register("check", "1 for the status of each check in the last round", checks.clone());
+        let check_duration = Seconds::default();
+        r.register("check_duration_seconds", "Duration of the last round of checks", check_duration.clone());
+        let writes = Family::<Labels<2>, Counter>::default();
+        r.register("node_writes", "Writes to the Node, by cause and result", writes.clone());
+        let api_errors = Family::<Labels<1>, Counter>::default();
+        r.register("api_errors", "Failed writes to the Node, by their subject", api_errors.clone());
+        let containers = Gauges::default();
         r.register(
             "preload_containers",
-            "Containers into which libraries are preloaded, by how they stand",
-            metrics.containers.clone(),
+            "Injected containers, by the state of their preload",
+            containers.clone(),
         );
-        r.register(
-            "preload_scan_duration_seconds",
-            "How long the last look at the processes took",
-            metrics.scan_duration.clone(),
-        );
+        let scan_duration = Seconds::default();
+        let help = "Duration of the last scan of processes";
+        r.register("preload_scan_duration_seconds", help, scan_duration.clone());
         tasks.register(r);
-        metrics.begin();
-        Self { registry, ..metrics }
+        let metrics = Self {
+            registry,
+            relay,
+            events,
+            ready,
+            checks,
+            check_duration,
+            writes,
+            api_errors,
+            containers,
+            scan_duration,
+        };
+        metrics.create_series();
+        metrics
     }
 
-    /// What is known beforehand is told from the beginning, so that it can be alerted on.
-    fn begin(&self) {
-        self.stands(None);
-        for (_, name) in OUTCOMES {
-            self.containers.get_or_create(&[("outcome", name)]).set(0);
-        }
-        for result in ["told", "dropped"] {
-            let _ = self.events.get_or_create(&[("result", result)]);
-        }
-        for about in ["node", "taint", "events", "relayed"] {
-            let _ = self.api_failures.get_or_create(&[("about", about)]);
+    /// Alerts need the series before the first increment.
+    fn create_series(&self) {
+        self.set_ready(None);
+        self.record_scan(&[], Duration::ZERO);
+        for subject in ["condition", "taint", "faults_condition"] {
+            let _ = self.api_errors.get_or_create(&[("subject", subject)]);
         }
         for cause in WriteCause::VARIANTS {
             let _ = self.writes.get_or_create(&[("cause", cause.as_str()), ("result", "ok")]);
         }
     }
 
-    /// The text that Prometheus reads.
+    /// The Prometheus text format.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
-        // Writing to a String doesn't fail.
+        // Writing to a String can't fail.
         let _ = prometheus_text::encode(&mut text, &self.registry);
         text
     }
 
-    pub(crate) fn stands(&self, standing: Option<Ready>) {
-        for ready in [Ready::True, Ready::False, Ready::Unknown] {
-            let shown = standing.unwrap_or(Ready::Unknown) == ready;
-            self.ready.get_or_create(&[("status", ready.as_str())]).set(shown.into());
+    pub(crate) fn set_ready(&self, desired: Option<Ready>) {
+        for status in Ready::VARIANTS {
+            let is_desired = desired.unwrap_or(Ready::Unknown) == *status;
+            self.ready.get_or_create(&[("status", status.as_str())]).set(is_desired.into());
         }
     }
 
-    pub(crate) fn checked(&self, report: &Report, took: Duration) {
+    pub(crate) fn record_checks(&self, report: &Report, duration: Duration) {
         for check in &report.checks {
-            for status in [Status::Pass, Status::Fail, Status::Unknown] {
+            for status in Status::VARIANTS {
                 let labels = [("check", check.name.as_str()), ("status", status.as_str())];
-                self.checks.get_or_create(&labels).set((check.finding.status() == status).into());
+                self.checks.get_or_create(&labels).set((check.finding.status() == *status).into());
             }
         }
-        self.check_duration.set(took.as_secs_f64());
+        self.check_duration.set(duration.as_secs_f64());
     }
 
-    pub(crate) fn wrote(&self, cause: WriteCause, ok: bool) {
+    pub(crate) fn record_update(&self, cause: WriteCause, ok: bool) {
+        self.record_write(cause.as_str(), "condition", ok);
+    }
+
+    pub(crate) fn record_taint(&self, ok: bool) {
+        self.record_write("taint", "taint", ok);
+    }
+
+    fn record_write(&self, cause: &'static str, subject: &'static str, ok: bool) {
         let result = if ok { "ok" } else { "failed" };
-        self.writes.get_or_create(&[("cause", cause.as_str()), ("result", result)]).inc();
+        self.writes.get_or_create(&[("cause", cause), ("result", result)]).inc();
         if !ok {
-            self.api_failed("node");
+            self.record_api_error(subject);
         }
     }
 
-    pub(crate) fn tainted(&self, ok: bool) {
-        let result = if ok { "ok" } else { "failed" };
-        self.writes.get_or_create(&[("cause", "taint"), ("result", result)]).inc();
-        if !ok {
-            self.api_failed("taint");
-        }
+    pub(crate) fn record_api_error(&self, subject: &'static str) {
+        self.api_errors.get_or_create(&[("subject", subject)]).inc();
     }
 
-    pub(crate) fn api_failed(&self, about: &'static str) {
-        self.api_failures.get_or_create(&[("about", about)]).inc();
-    }
-
-    pub(crate) fn event_told(&self) {
-        self.events.get_or_create(&[("result", "told")]).inc();
-    }
-
-    pub(crate) fn event_dropped(&self) {
-        self.events.get_or_create(&[("result", "dropped")]).inc();
-    }
-
-    pub(crate) fn scanned(&self, pods: &[PodVerdict], took: Duration) {
-        for (outcome, name) in OUTCOMES {
+    pub(crate) fn record_scan(&self, pods: &[PodVerdict], duration: Duration) {
+        for outcome in Outcome::VARIANTS {
             let containers = pods.iter().flat_map(|pod| &pod.containers);
-            let count = containers.filter(|container| container.verdict.outcome == outcome).count();
-            self.containers.get_or_create(&[("outcome", name)]).set(i64::try_from(count).unwrap_or(i64::MAX));
+            let count = containers.filter(|container| container.verdict.outcome == *outcome).count();
+            let gauge = self.containers.get_or_create(&[("outcome", outcome.as_str())]);
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
-        self.scan_duration.set(took.as_secs_f64());
+        self.scan_duration.set(duration.as_secs_f64());
     }
 }

@@ -1,16 +1,15 @@
-//! `swansong agent`: is this node able to save a dying job?
+//! `swansong agent`: whether this node can save a dying job.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use swansong_agent::checks::{self, CheckContext};
 use swansong_agent::config::{Config, GatewaySettings};
 use swansong_agent::finding::{Ready, Report};
 use swansong_agent::host::HostRoot;
-use swansong_agent::node::{ApiServer, Timing};
+use swansong_agent::node::Timing;
 use swansong_agent::run::{Agent as Running, Parts};
 use tracing::info;
 
@@ -18,28 +17,25 @@ use super::files::print;
 use super::signals::Signals;
 use crate::logging::Logging;
 
-/// How long an answer of the API server may take.
-const API_PATIENCE: Duration = Duration::from_secs(10);
-
-/// Check whether this node is able to save a dying job, and keep its condition, label and Events true
+/// Check whether this node can save a dying job, and keep its condition, label and Events up to date
 ///
-/// With --once the host is checked once and the report printed: driver, devices, libraries, ports, ClusterD, clock.
-/// Ends with 0 when all is well, 2 when something is wrong, 3 when something couldn't be told, and 1 on errors of its
-/// own.
-// The last of a flag wins, so that an overlay of the manifests can append its own.
+/// With --once the host is checked once and the report is printed: driver, devices, libraries, ports, ClusterD, clock.
+/// The exit status is 0 if all checks pass, 2 if one fails, 3 if none fails and one is unknown, and 1 if there is no
+/// report.
+// The last one of a repeated flag applies, which allows an overlay of the manifests to append its own.
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true)]
 pub(crate) struct Agent {
-    /// Check, print, end
+    /// Check once, print the report and exit
     #[arg(long)]
     once: bool,
     /// What to print with --once
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
-    /// Configuration file of the agent, YAML [default: what every node needs]
+    /// Configuration file of the agent, YAML [default: all defaults]
     #[arg(long, env = "SWANSONG_AGENT_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where the host's file system is mounted
+    /// Path at which the host's file system is mounted
     #[arg(long, env = "SWANSONG_HOST_ROOT", value_name = "DIR", default_value = "/")]
     host_root: PathBuf,
     /// The node's name [default: the host's name]
@@ -48,7 +44,7 @@ pub(crate) struct Agent {
     /// Address for /healthz, /readyz, /metrics and /status; port 0 chooses a free one
     #[arg(long, env = "SWANSONG_HEALTH_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:8081")]
     health_listen: SocketAddr,
-    /// Tell ClusterD of device faults, as `faults.relay.enabled` in the configuration does
+    /// Report device faults to ClusterD, as `faults.relay.enabled` in the configuration does
     #[arg(long, env = "SWANSONG_RELAY_FAULTS")]
     relay_faults: bool,
     /// Send faults through the gateway at this address, as `faults.relay.gateway.address` in the configuration does
@@ -58,17 +54,17 @@ pub(crate) struct Agent {
     logging: Logging,
 }
 
-/// How the report is printed.
+/// Format of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Output {
-    /// For people, a line a check.
+    /// One line per check.
     Text,
-    /// For programs.
+    /// One JSON object.
     Json,
 }
 
 impl Agent {
-    /// Checks and prints, or goes on until it is told to stop.
+    /// Checks once and prints the report, or runs until it is stopped.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let mut config = match &self.config {
             Some(path) => Config::load(path)?,
@@ -83,17 +79,15 @@ impl Agent {
             }
             config.faults.relay.gateway = Some(gateway);
         }
-        let root = HostRoot::open(&self.host_root).with_context(|| {
-            format!(
-                "--host-root {} can't be opened; mount the host's file system there",
-                self.host_root.display()
-            )
-        })?;
-        let node = self.node.clone().unwrap_or_else(|| host_name(&root));
-        if self.once { self.once(&root, node, &config) } else { self.keep_running(node, config) }
+        if self.once { self.once(&config) } else { self.keep_running(config) }
     }
 
-    fn once(&self, root: &HostRoot, node: String, config: &Config) -> anyhow::Result<ExitCode> {
+    fn once(&self, config: &Config) -> anyhow::Result<ExitCode> {
+        let root = &HostRoot::open(&self.host_root).with_context(|| {
+            let path = self.host_root.display();
+            format!("--host-root {path} can't be opened; mount the host's file system there")
+        })?;
+        let node = self.node_name()?;
         let report =
             Report::new(node, checks::run(root, &config.checks, &CheckContext::gather(root, &config.checks)));
         print(&match self.output {
@@ -107,32 +101,31 @@ impl Agent {
         }))
     }
 
-    fn keep_running(self, node: String, config: Config) -> anyhow::Result<ExitCode> {
+    fn keep_running(self, config: Config) -> anyhow::Result<ExitCode> {
         self.logging.start();
-        // One thread beside those that look at the host: there is next to nothing to do, and little memory to do it in.
+        let node = self.node_name()?;
+        // One thread besides those that check the host saves memory.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .context("the threads can't be started")?;
         let result = runtime.block_on(self.serve(node, config));
-        // Not waiting for a look at a file system that hangs.
+        // Without waiting for a check of a hanging file system.
         runtime.shutdown_background();
         result.map(|()| ExitCode::SUCCESS)
     }
 
     async fn serve(self, node: String, config: Config) -> anyhow::Result<()> {
-        let signals = Signals::listen().context("signals can't be listened for")?;
-        let config_of_client = swansong_runtime::kube::config("swansong-agent").await.context(
-            "the agent keeps this node's state in the API server, which can't be found; run it in a cluster, set KUBECONFIG, or check once with --once",
+        let signals = Signals::listen().context("signals can't be handled")?;
+        let kube = swansong_runtime::kube::config("swansong-agent").await.context(
+            "the agent needs the API server to publish this node's state; run it in a cluster, set KUBECONFIG, or check once with --once",
         )?;
-        let api = ApiServer::new(config_of_client, API_PATIENCE)
-            .context("no client of the API server can be made")?;
         let agent = Running::bind(Parts {
             config,
             host_root: self.host_root,
             node: node.clone(),
             health_listen: self.health_listen,
-            api,
+            kube,
             timing: Timing::default(),
         })
         .await?;
@@ -140,16 +133,30 @@ impl Agent {
             node,
             health_address = %agent.address(),
             version = env!("CARGO_PKG_VERSION"),
-            "watching over the node"
+            "agent started"
         );
         agent.run(signals.stop()).await;
         Ok(())
     }
+
+    /// The configured name, else the host's name in lower case, as the kubelet does.
+    fn node_name(&self) -> anyhow::Result<String> {
+        let configured = self.node.clone().filter(|name| !name.is_empty());
+        let detected = || HostRoot::open(&self.host_root).ok().and_then(|root| host_name(&root));
+        configured.or_else(detected).context(
+            "the host's name is neither in /etc/hostname nor in /proc/sys/kernel/hostname below --host-root; set the node's name by --node",
+        )
+    }
 }
 
-/// The kubelet calls the node by the host's name in lower case, unless told otherwise.
-fn host_name(root: &HostRoot) -> String {
-    let file = root.read("/etc/hostname", 4096).unwrap_or_default();
-    let name = String::from_utf8_lossy(&file).trim().to_lowercase();
-    if name.is_empty() { "unknown".to_owned() } else { name }
+/// The first line of `/etc/hostname` that isn't a comment (hostname(5)), else the kernel's name.
+fn host_name(root: &HostRoot) -> Option<String> {
+    ["/etc/hostname", "/proc/sys/kernel/hostname"].iter().find_map(|path| {
+        let content = root.read(path, 4096).ok()?;
+        let content = String::from_utf8_lossy(&content);
+        let mut lines = content.lines().map(str::trim);
+        let name = lines.find(|line| !line.is_empty() && !line.starts_with('#'))?;
+        // The kernel's placeholder for a host without a name.
+        (name != "(none)").then(|| name.to_lowercase())
+    })
 }

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
+use crate::api::{ApiServer, Texts, Timing, follow_config_map};
 use crate::config::FaultSettings;
-use crate::node::{ApiServer, Texts, Timing, follow_config_map};
 
 /// The ConfigMap by which a cluster's device plugins are told how faults are classified, and its keys.
 const NAMESPACE: &str = "kube-system";

@@ -1,19 +1,38 @@
-//! The edge to the API server: this node and its pods read, what is decided written.
+//! The agent's Node and its Pods in the API server.
 //!
-//! Everything is level-triggered. A watch that falls silent, a write that fails, an API server that isn't there yet
-//! only make the next comparison of what is with what is shown come later.
+//! Everything is level-triggered: after a failed write or an interrupted watch the next comparison with the observed state
+//! takes place later.
 
-mod api;
-mod config_map;
-mod events;
-mod follow;
+mod client;
 mod object;
+mod watch;
 mod write;
 
-pub use self::api::{ApiError, ApiServer};
-pub(crate) use self::config_map::{Texts, follow_config_map};
-pub(crate) use self::events::{About, Events, Outgoing, Recorder};
-pub use self::follow::Timing;
-pub(crate) use self::follow::{Change, Follow, follow};
-pub use self::object::NodeState;
-pub(crate) use self::write::{tell, tell_relayed, toggle_taint};
+use std::time::Duration;
+
+use swansong_runtime::backoff::Limits;
+
+pub use self::client::{ApiClient, ApiError};
+pub(crate) use self::object::{Container, PodStatus};
+pub use self::object::{FAULTS_CONDITION, NodeObject, NodeState, PodObject};
+pub use self::watch::{Change, watch_node, watch_pods};
+pub use self::write::NodeWriter;
+
+/// Time limits of watches and retries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// The duration of a watch. A watch without any message for five seconds longer is restarted. The API server sends a
+    /// bookmark every minute.
+    pub watch: Duration,
+    /// The delay between attempts.
+    pub backoff: Limits,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            watch: Duration::from_secs(290),
+            backoff: Limits { first: Duration::from_millis(500), max: Duration::from_secs(30) },
+        }
+    }
+}

@@ -1,80 +1,188 @@
-//! What a Node shows, read from its JSON. Most of a Node is the list of images and none of our business.
+//! Nodes and Pods without the parts that the agent doesn't read, which saves memory.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use serde::Deserialize;
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+use kube::Resource;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use swansong_api::labels::DUMP_READY as LABEL;
+use swansong_api::node::{BOOT_ID, DUMP_READY, NOT_READY_TAINT};
 
 use crate::finding::Ready;
-use crate::readiness::{BOOT_ID, CONDITION, Condition, LABEL, ObservedNode, TAINT};
-use crate::relay::CONDITION as RELAYED;
+use crate::readiness::{Condition, ObservedNode};
+
+/// Condition type: whether device faults reach ClusterD.
+pub const FAULTS_CONDITION: &str = "FaultsRelayed";
 
 /// The effect of the taint.
 pub(super) const NO_SCHEDULE: &str = "NoSchedule";
 
-/// The resources of whole NPUs, one for each device node. Ascend310P isn't among them: the device plugin can offer one
+/// Resources that count whole NPUs, one per device node. Ascend310P isn't among them, since the device plugin can offer one
 /// device several times (`shareDevCount`).
 const WHOLE_NPUS: [&str; 2] = ["huawei.com/Ascend910", "huawei.com/npu"];
 
-/// A Node as the API server gave it.
+/// Implements [`Resource`] for a type that is a part of `$full`.
+macro_rules! part_of {
+    ($part:ident, $full:ident, $scope:ident) => {
+        impl Resource for $part {
+            type DynamicType = ();
+            type Scope = $scope;
+
+            fn kind(_: &()) -> Cow<'_, str> {
+                $full::kind(&())
+            }
+
+            fn group(_: &()) -> Cow<'_, str> {
+                $full::group(&())
+            }
+
+            fn version(_: &()) -> Cow<'_, str> {
+                $full::version(&())
+            }
+
+            fn plural(_: &()) -> Cow<'_, str> {
+                $full::plural(&())
+            }
+
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+part_of!(NodeObject, Node, ClusterResourceScope);
+part_of!(PodObject, Pod, NamespaceResourceScope);
+
+/// A Node.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeObject {
+    metadata: ObjectMeta,
+    spec: Option<NodeSpec>,
+    status: Option<NodeStatus>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct NodeSpec {
+    taints: Option<Vec<Value>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct NodeStatus {
+    conditions: Option<Vec<NodeCondition>>,
+    capacity: Option<BTreeMap<String, Quantity>>,
+}
+
+/// A Pod.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct PodObject {
+    pub(crate) metadata: ObjectMeta,
+    pub(crate) spec: Option<PodSpec>,
+    pub(crate) status: Option<PodStatus>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct PodSpec {
+    pub(crate) containers: Option<Vec<Container>>,
+    pub(crate) init_containers: Option<Vec<Container>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(crate) struct Container {
+    pub(crate) name: String,
+    pub(crate) env: Option<Vec<EnvVar>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(crate) struct EnvVar {
+    pub(crate) name: String,
+    pub(crate) value: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct PodStatus {
+    pub(crate) phase: Option<String>,
+    pub(crate) container_statuses: Option<Vec<ContainerStatus>>,
+    pub(crate) init_container_statuses: Option<Vec<ContainerStatus>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(crate) struct ContainerStatus {
+    pub(crate) name: String,
+    #[serde(rename = "containerID")]
+    pub(crate) container_id: Option<String>,
+}
+
+impl PodObject {
+    /// Whether all containers have ended.
+    pub fn has_ended(&self) -> bool {
+        let phase = self.status.as_ref().and_then(|status| status.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
+    }
+}
+
+/// The state of the agent's Node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeState {
-    /// Its UID; another one is another Node of the same name.
+    /// The UID. Another UID means another Node of the same name.
     pub uid: String,
-    /// For writes that must not undo somebody else's.
+    /// The resource version, for optimistic concurrency.
     pub resource_version: String,
-    /// What concerns the agent.
+    /// What the Node shows about its readiness.
     pub observed: ObservedNode,
-    /// All taints, as they are.
+    /// The condition [`FAULTS_CONDITION`].
+    pub faults: Option<Condition>,
+    /// All taints.
     pub taints: Vec<Value>,
-    /// How many NPUs the node has by its capacity.
+    /// The number of NPUs by the Node's capacity.
     pub npus: Option<u32>,
-    /// The condition of the relay.
-    pub relayed: Option<Condition>,
+}
+
+impl From<NodeObject> for NodeState {
+    fn from(node: NodeObject) -> Self {
+        let NodeObject { metadata, spec, status } = node;
+        let taints = spec.and_then(|spec| spec.taints).unwrap_or_default();
+        let NodeStatus { conditions, capacity } = status.unwrap_or_default();
+        let conditions = conditions.unwrap_or_default();
+        let find = |type_: &str| conditions.iter().find(|one| one.type_ == type_).map(condition);
+        let capacity = capacity.unwrap_or_default();
+        let npus: u32 = WHOLE_NPUS.iter().filter_map(|&name| capacity.get(name)?.0.parse::<u32>().ok()).sum();
+        Self {
+            observed: ObservedNode {
+                condition: find(DUMP_READY),
+                label: metadata.labels.and_then(|mut labels| labels.remove(LABEL)),
+                tainted: taints.iter().any(is_own_taint),
+                boot_id: metadata.annotations.and_then(|mut annotations| annotations.remove(BOOT_ID)),
+            },
+            faults: find(FAULTS_CONDITION),
+            uid: metadata.uid.unwrap_or_default(),
+            resource_version: metadata.resource_version.unwrap_or_default(),
+            taints,
+            npus: (npus > 0).then_some(npus),
+        }
+    }
 }
 
 impl NodeState {
-    /// Reads a Node.
-    ///
-    /// # Errors
-    ///
-    /// When it isn't one.
-    pub fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
-        let node: Node<'_> = serde_json::from_slice(json)?;
-        let (spec, status) = (node.spec.unwrap_or_default(), node.status.unwrap_or_default());
-        let mut metadata = node.metadata;
-        let mut labels = metadata.labels.take().unwrap_or_default();
-        let mut annotations = metadata.annotations.take().unwrap_or_default();
-        let taints = spec.taints.unwrap_or_default();
-        let (mut condition, mut relayed) = (None, None);
-        for one in status.conditions.unwrap_or_default() {
-            match &*one.kind {
-                CONDITION => condition = Some(one),
-                RELAYED => relayed = Some(one),
-                _ => {}
-            }
-        }
-        let capacity = status.capacity.unwrap_or_default();
-        let npus: u32 = WHOLE_NPUS.iter().filter_map(|&name| capacity.get(name)?.parse::<u32>().ok()).sum();
-        Ok(Self {
-            observed: ObservedNode {
-                condition: condition.map(RawCondition::read),
-                label: labels.remove(LABEL).flatten(),
-                tainted: taints.iter().any(is_ours),
-                boot_id: annotations.remove(BOOT_ID).flatten(),
-            },
-            uid: metadata.uid.into_owned(),
-            resource_version: metadata.resource_version.into_owned(),
-            taints,
-            npus: (npus > 0).then_some(npus),
-            relayed: relayed.map(RawCondition::read),
-        })
-    }
-
-    /// Whether this is as new as `other`. Resource versions are numbers that grow (KEP-5504); where they aren't,
-    /// whatever comes is taken.
+    /// Whether this is at least as new as `other`. Resource versions are increasing numbers (KEP-5504); other ones can't be
+    /// compared.
     pub fn is_as_new_as(&self, other: &Self) -> bool {
         let version = |state: &Self| state.resource_version.parse::<u64>().ok();
         self.uid != other.uid
@@ -86,77 +194,25 @@ impl NodeState {
 }
 
 /// Whether a taint is the agent's.
-pub(super) fn is_ours(taint: &Value) -> bool {
-    taint["key"] == TAINT && taint["effect"] == NO_SCHEDULE
+pub(super) fn is_own_taint(taint: &Value) -> bool {
+    taint["key"] == NOT_READY_TAINT && taint["effect"] == NO_SCHEDULE
 }
 
-#[derive(Debug, Deserialize)]
-struct Node<'a> {
-    #[serde(borrow)]
-    metadata: Metadata<'a>,
-    spec: Option<Spec>,
-    #[serde(borrow)]
-    status: Option<Status<'a>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata<'a> {
-    #[serde(borrow, default)]
-    uid: Cow<'a, str>,
-    #[serde(borrow, default)]
-    resource_version: Cow<'a, str>,
-    labels: Option<BTreeMap<String, Option<String>>>,
-    annotations: Option<BTreeMap<String, Option<String>>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Spec {
-    taints: Option<Vec<Value>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Status<'a> {
-    #[serde(borrow)]
-    conditions: Option<Vec<RawCondition<'a>>>,
-    #[serde(borrow)]
-    capacity: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawCondition<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    status: Cow<'a, str>,
-    #[serde(borrow)]
-    reason: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    message: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    last_heartbeat_time: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    last_transition_time: Option<Cow<'a, str>>,
-}
-
-impl RawCondition<'_> {
-    fn read(self) -> Condition {
-        // A time that isn't there is long ago.
-        let time = |text: Option<Cow<'_, str>>| {
-            text.and_then(|text| humantime::parse_rfc3339(&text).ok()).unwrap_or(SystemTime::UNIX_EPOCH)
-        };
-        Condition {
-            status: match &*self.status {
-                "True" => Ready::True,
-                "False" => Ready::False,
-                _ => Ready::Unknown,
-            },
-            reason: self.reason.unwrap_or_default().into_owned(),
-            message: self.message.unwrap_or_default().into_owned(),
-            heartbeat: time(self.last_heartbeat_time),
-            transition: time(self.last_transition_time),
-        }
+fn condition(condition: &NodeCondition) -> Condition {
+    // A missing time counts as long ago.
+    let time = |time: &Option<Time>| {
+        time.as_ref().map_or(SystemTime::UNIX_EPOCH, |Time(timestamp)| (*timestamp).into())
+    };
+    Condition {
+        status: match condition.status.as_str() {
+            "True" => Ready::True,
+            "False" => Ready::False,
+            _ => Ready::Unknown,
+        },
+        reason: condition.reason.clone().unwrap_or_default(),
+        message: condition.message.clone().unwrap_or_default(),
+        heartbeat: time(&condition.last_heartbeat_time),
+        transition: time(&condition.last_transition_time),
     }
 }
 
@@ -168,49 +224,47 @@ mod tests {
 
     use super::*;
 
+    fn state(node: Value) -> NodeState {
+        serde_json::from_value::<NodeObject>(node).expect("a Node").into()
+    }
+
     #[test]
-    fn what_concerns_us_is_read() {
-        let node = json!({
+    fn reads_a_node() {
+        let state = state(json!({
             "kind": "Node",
             "metadata": {"name": "n", "uid": "u", "resourceVersion": "12",
-                "labels": {LABEL: "true", "a": null}, "annotations": {BOOT_ID: "b"}},
-            "spec": {"taints": [{"key": TAINT, "effect": "NoExecute"}, {"key": "x", "effect": "NoSchedule"}]},
+                "labels": {LABEL: "true"}, "annotations": {BOOT_ID: "b"}},
+            "spec": {"taints": [{"key": NOT_READY_TAINT, "effect": "NoExecute"}, {"key": "x", "effect": "NoSchedule"}]},
             "status": {
                 "capacity": {"cpu": "1", "huawei.com/Ascend910": "8", "huawei.com/Ascend910-2c": "4"},
                 "images": [{"names": ["x"]}],
-                "conditions": [{"type": "Ready", "status": "True"}, {"type": CONDITION, "status": "False", "reason": "R",
+                "conditions": [{"type": "Ready", "status": "True"}, {"type": DUMP_READY, "status": "False", "reason": "R",
                     "message": "a \"b\"", "lastHeartbeatTime": "1970-01-01T00:01:00Z", "lastTransitionTime": null}],
             },
-        });
-        let state = NodeState::read(node.to_string().as_bytes()).expect("a Node");
-        let condition = state.observed.condition.clone().expect("there");
+        }));
+        let condition = state.observed.condition.clone().expect("a condition");
         assert_eq!((condition.status, condition.message.as_str()), (Ready::False, "a \"b\""));
         assert_eq!(condition.heartbeat, SystemTime::UNIX_EPOCH + Duration::from_mins(1));
         assert_eq!(state.observed.label.as_deref(), Some("true"));
         assert_eq!(state.observed.boot_id.as_deref(), Some("b"));
-        assert!(!state.observed.tainted, "another effect is another's");
+        assert!(!state.observed.tainted, "the effect differs");
         assert_eq!((state.npus, state.taints.len()), (Some(8), 2));
     }
 
     #[test]
-    fn a_bare_node() {
-        for text in
-            [r#"{"metadata":{}}"#, r#"{"metadata":{"labels":null},"spec":{"taints":null},"status":null}"#]
+    fn reads_a_node_without_optional_parts() {
+        for node in
+            [json!({"metadata": {}}), json!({"metadata": {}, "spec": {"taints": null}, "status": null})]
         {
-            let state = NodeState::read(text.as_bytes()).expect(text);
+            let state = state(node);
             assert_eq!((state.observed, state.npus), (ObservedNode::default(), None));
         }
-        assert!(NodeState::read(b"[]").is_err());
     }
 
     #[test]
-    fn newer_is_newer() {
-        let state = |uid: &str, version: &str| {
-            NodeState::read(
-                json!({"metadata": {"uid": uid, "resourceVersion": version}}).to_string().as_bytes(),
-            )
-            .expect("a Node")
-        };
+    fn compares_resource_versions() {
+        let state =
+            |uid: &str, version: &str| state(json!({"metadata": {"uid": uid, "resourceVersion": version}}));
         assert!(state("u", "10").is_as_new_as(&state("u", "9")));
         assert!(!state("u", "9").is_as_new_as(&state("u", "10")));
         assert!(state("v", "9").is_as_new_as(&state("u", "10")));

@@ -1,51 +1,90 @@
-//! The writes to the node.
+//! Writes to the own Node.
 
-use http::{Method, StatusCode};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
+use swansong_api::labels::DUMP_READY as LABEL;
+use swansong_api::node::{BOOT_ID, DUMP_READY, NOT_READY_TAINT};
 
-use super::api::{ApiError, ApiServer};
-use super::object::{NO_SCHEDULE, NodeState, is_ours};
-use crate::readiness::{BOOT_ID, CONDITION, Condition, LABEL, NodeUpdate, TAINT};
-use crate::relay::CONDITION as RELAYED;
+use super::client::{ApiClient, ApiError};
+use super::object::{NO_SCHEDULE, NodeObject, NodeState, is_own_taint};
+use crate::readiness::{Condition, NodeUpdate};
 
-/// How often somebody else may come in between.
+/// The number of attempts to write the taints when other clients write them at the same time.
 const ATTEMPTS: usize = 10;
 
-/// Writes condition, label and boot id in one request. The kubelet writes annotations by way of the status too
-/// (`PatchNodeStatus` in `k8s.io/component-helpers`), so that one request does what would else be two, of which the
-/// second might fail.
-///
-/// A strategic merge names the condition by its type and leaves all others alone.
-pub(crate) async fn tell(api: &ApiServer, node: &str, write: &NodeUpdate) -> Result<NodeState, ApiError> {
-    let mut change = json!({
-        "metadata": {"labels": {LABEL: write.label}},
-        "status": {"conditions": [of_type(CONDITION, &write.condition)]},
-    });
-    if let Some(boot_id) = &write.boot_id {
-        change["metadata"]["annotations"] = json!({BOOT_ID: boot_id});
+/// Writes to the own Node.
+#[derive(Debug, Clone)]
+pub struct NodeWriter {
+    api: ApiClient,
+    nodes: Api<NodeObject>,
+    name: String,
+}
+
+impl NodeWriter {
+    /// A writer to the Node `name`.
+    pub fn new(api: ApiClient, name: &str) -> Self {
+        let nodes = Api::all(api.client().clone());
+        Self { api, nodes, name: name.to_owned() }
     }
-    let path = format!("/api/v1/nodes/{node}/status");
-    let answer =
-        api.call(Method::PATCH, &path, "application/strategic-merge-patch+json", bytes(&change)).await?;
-    read(&path, &answer)
+
+    /// Writes condition, label and boot id in one request. The API server accepts metadata in a status patch, as the kubelet
+    /// uses it (`PatchNodeStatus` in `k8s.io/component-helpers`).
+    pub async fn update(&self, update: &NodeUpdate) -> Result<NodeState, ApiError> {
+        let mut patch = json!({
+            "metadata": {"labels": {LABEL: update.label}},
+            "status": {"conditions": [condition(DUMP_READY, &update.condition)]},
+        });
+        if let Some(boot_id) = &update.boot_id {
+            patch["metadata"]["annotations"] = json!({BOOT_ID: boot_id});
+        }
+        self.patch_status(patch).await
+    }
+
+    /// Writes one condition.
+    pub async fn set_condition(&self, type_: &str, value: &Condition) -> Result<NodeState, ApiError> {
+        self.patch_status(json!({"status": {"conditions": [condition(type_, value)]}})).await
+    }
+
+    /// A strategic merge patch selects a condition by its type and keeps the others.
+    async fn patch_status(&self, patch: Value) -> Result<NodeState, ApiError> {
+        let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
+        Ok(self.api.call(self.nodes.patch_status(&self.name, &params, &patch)).await?.into())
+    }
+
+    /// Adds or removes the taint. The list of taints has no keys and is written as a whole, so the request names the resource
+    /// version that it is based on, and is repeated after a conflict.
+    pub async fn set_taint(&self, state: &NodeState, tainted: bool) -> Result<NodeState, ApiError> {
+        let mut state = state.clone();
+        let mut attempts = 1;
+        loop {
+            let mut taints: Vec<Value> =
+                state.taints.iter().filter(|taint| !is_own_taint(taint)).cloned().collect();
+            if tainted {
+                taints.push(json!({"key": NOT_READY_TAINT, "effect": NO_SCHEDULE}));
+            }
+            let patch =
+                json!({"metadata": {"resourceVersion": state.resource_version}, "spec": {"taints": taints}});
+            let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+            match self.api.call(self.nodes.patch(&self.name, &params, &patch)).await {
+                Ok(node) => return Ok(node.into()),
+                Err(error) if error.code() == Some(409) && attempts < ATTEMPTS => {
+                    attempts += 1;
+                    state = self.api.call(self.nodes.get(&self.name)).await?.into();
+                    if state.observed.tainted == tainted {
+                        return Ok(state);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
 }
 
-/// Writes the relay's condition.
-pub(crate) async fn tell_relayed(
-    api: &ApiServer,
-    node: &str,
-    condition: &Condition,
-) -> Result<NodeState, ApiError> {
-    let change = json!({"status": {"conditions": [of_type(RELAYED, condition)]}});
-    let path = format!("/api/v1/nodes/{node}/status");
-    let answer =
-        api.call(Method::PATCH, &path, "application/strategic-merge-patch+json", bytes(&change)).await?;
-    read(&path, &answer)
-}
-
-fn of_type(kind: &str, condition: &Condition) -> Value {
+fn condition(type_: &str, condition: &Condition) -> Value {
     json!({
-        "type": kind,
+        "type": type_,
         "status": condition.status.as_str(),
         "reason": condition.reason,
         "message": condition.message,
@@ -54,51 +93,8 @@ fn of_type(kind: &str, condition: &Condition) -> Value {
     })
 }
 
-/// Adds the taint or takes it away. A Node's taints are one list without keys, written as a whole: the write names the
-/// version that it is based on, and is done again on a newer one if somebody else was faster.
-pub(crate) async fn toggle_taint(
-    api: &ApiServer,
-    node: &str,
-    state: &NodeState,
-    tainted: bool,
-) -> Result<NodeState, ApiError> {
-    let path = format!("/api/v1/nodes/{node}");
-    let mut state = state.clone();
-    let mut attempts = 1;
-    loop {
-        let mut taints: Vec<Value> = state.taints.iter().filter(|taint| !is_ours(taint)).cloned().collect();
-        if tainted {
-            taints.push(json!({"key": TAINT, "effect": NO_SCHEDULE}));
-        }
-        let change =
-            json!({"metadata": {"resourceVersion": state.resource_version}, "spec": {"taints": taints}});
-        match api.call(Method::PATCH, &path, "application/merge-patch+json", bytes(&change)).await {
-            Ok(answer) => return read(&path, &answer),
-            Err(error) if error.code() == Some(StatusCode::CONFLICT) && attempts < ATTEMPTS => {
-                attempts += 1;
-                state = read(&path, &api.call(Method::GET, &path, "", Vec::new()).await?)?;
-                if state.observed.tainted == tainted {
-                    return Ok(state);
-                }
-            }
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-fn bytes(change: &Value) -> Vec<u8> {
-    change.to_string().into_bytes()
-}
-
-fn read(path: &str, answer: &[u8]) -> Result<NodeState, ApiError> {
-    NodeState::read(answer)
-        .map_err(|error| ApiError::NotUnderstood { path: path.to_owned(), problem: error.to_string() })
-}
-
-/// As `metav1.Time` has it.
-pub(super) fn time(time: std::time::SystemTime) -> String {
-    // Dates before 1970 and after 9999 can't be written; a clock that shows one is wrong anyway.
-    let shown = time.max(std::time::UNIX_EPOCH);
-    let end = std::time::UNIX_EPOCH + std::time::Duration::from_secs(253_402_300_799);
-    humantime::format_rfc3339_seconds(shown.min(end)).to_string()
+/// A `metav1.Time`, which can express the years 1970 to 9999; a wrong clock may show others.
+fn time(time: SystemTime) -> String {
+    let last = UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+    humantime::format_rfc3339_seconds(time.clamp(UNIX_EPOCH, last)).to_string()
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use self::debounce::Debouncer;
-pub use self::pod::{InjectedContainer, InjectedPod, PodError};
+pub use self::pod::{InjectedContainer, InjectedPod};
 pub use self::reason::PreloadReason;
 pub use self::scan::ScanError;
 pub use self::verdict::{

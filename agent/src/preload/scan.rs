@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use procfs::process::Process;
 use procfs::{FromRead as _, ProcError, ProcResult, Uptime};
+use swansong_api::preload::{entries, file_name};
 
-use super::pod::{InjectedPod, entries, file_name};
+use super::pod::InjectedPod;
 use super::verdict::{Environment, FileState, Library, ObservedProcess, Role};
 use crate::host::{ElfError, HostRoot, Machine, PathError, cgroup, shared_object};
 

@@ -76,7 +76,8 @@ pub enum FileState {
 }
 
 /// Whether the preload of a container is live.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, strum::VariantArray)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Outcome {
     /// All training processes have all libraries.
     Live,
@@ -86,6 +87,13 @@ pub enum Outcome {
     NotLive,
     /// It couldn't be found out.
     Unknown,
+}
+
+impl Outcome {
+    /// The value of metric labels.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
 }
 
 /// The verdict on a container.

@@ -23,15 +23,6 @@ pub use self::details::{ConditionDetails, ConditionReason, truncate};
 pub use self::reconciler::Reconciler;
 use crate::finding::{Check, CheckName, Ready, Reason};
 
-/// The condition's type.
-pub const CONDITION: &str = "DumpReady";
-/// The label, with the values `true`, `false` and `unknown`.
-pub const LABEL: &str = "swansong.dev/dump-ready";
-/// The taint's key; its effect is `NoSchedule`.
-pub const TAINT: &str = "swansong.dev/not-ready";
-/// The annotation with the id of the boot in which the node was checked.
-pub const BOOT_ID: &str = "swansong.dev/boot-id";
-
 /// When status changes are reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {

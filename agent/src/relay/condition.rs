@@ -5,8 +5,6 @@ use std::time::Duration;
 use super::pace::{Trouble, What};
 use crate::finding::Ready;
 
-/// The type of the condition.
-pub(crate) const CONDITION: &str = "FaultsRelayed";
 
 /// How long ClusterD may refuse or be silent before it is told: a restart takes less.
 const PATIENCE: Duration = Duration::from_mins(3);

@@ -11,7 +11,7 @@ use super::pod::NpuPod;
 use super::preflight::{Found, Group, Objection, Why, objections};
 use super::reconcile::View;
 use super::terms::{JobNote, Preflight};
-use crate::node::{ApiError, ApiServer};
+use crate::api::{ApiError, ApiServer};
 
 /// What ClusterD says of a job it knows (`job-summary-<job>`, `00_cluster_resources.md`).
 const SUMMARY: &str = "job-summary-";

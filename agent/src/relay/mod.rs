@@ -36,7 +36,7 @@ mod reconcile_tests;
 #[cfg(test)]
 mod simulation;
 
-pub(crate) use self::condition::{CONDITION, Told};
+pub(crate) use self::condition::Told;
 pub(crate) use self::episode::Episode;
 pub(crate) use self::episodes::RULES;
 pub(crate) use self::metrics::Metrics;

@@ -13,8 +13,8 @@ use swansong_gateway::client::GatewayClient;
 use tokio::time::Instant;
 use tracing::warn;
 
+use crate::api::{ApiError, ApiServer};
 use crate::fault::millis;
-use crate::node::{ApiError, ApiServer};
 
 /// A way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -32,8 +32,9 @@ use super::settings::Settings;
 use super::store::{Store, with};
 use super::story::Story;
 use super::terms::{JobNote, Parcel, Preflight, Step, World};
+use crate::api::{ApiError, ApiServer};
 use crate::fault::{Clock, Levels, millis};
-use crate::node::{ApiError, ApiServer, NodeState};
+use crate::node::NodeState;
 use swansong_runtime::supervisor::{Progress, TaskError};
 
 /// The longest between two rounds: what is only told by time is looked at so often.

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use swansong_clusterd::process_fault::ReportError;
 use swansong_fault_model::Subject;
+use swansong_runtime::events::{Event, EventSender, container_reference, node_reference};
 
 use super::episode::Episode;
 use super::pod::NpuPod;
 use super::preflight::Objection;
 use super::terms::JobNote;
-use crate::node::{About, Events, Outgoing};
 use crate::readiness::truncate;
 
 /// The annotation of Events that names the fault.
@@ -19,11 +20,11 @@ const FAULT: &str = "swansong.dev/fault-id";
 #[derive(Debug, Clone)]
 pub(crate) struct Story {
     node: String,
-    events: Events,
+    events: EventSender,
 }
 
 impl Story {
-    pub(crate) const fn new(node: String, events: Events) -> Self {
+    pub(crate) const fn new(node: String, events: EventSender) -> Self {
         Self { node, events }
     }
 
@@ -174,13 +175,20 @@ impl Story {
     }
 
     fn node(&self, warning: bool, reason: &'static str, id: &str, message: String) {
-        self.tell(About::Node(self.node.clone()), warning, reason, id, message);
+        self.tell(node_reference(&self.node), warning, reason, id, message);
     }
 
-    fn tell(&self, about: About, warning: bool, reason: &'static str, id: &str, mut message: String) {
+    fn tell(
+        &self,
+        regarding: ObjectReference,
+        warning: bool,
+        reason: &'static str,
+        id: &str,
+        mut message: String,
+    ) {
         truncate(&mut message);
         let annotations = BTreeMap::from([(FAULT, id.to_owned())]);
-        self.events.tell(Outgoing { about, warning, reason, message, annotations, once: false });
+        self.events.send(Event { regarding, warning, reason, message, annotations, is_state: false });
     }
 }
 
@@ -189,31 +197,22 @@ pub(crate) const GONE: &str = "gone";
 /// ClusterD never said anything.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-fn about_pod(pod: &NpuPod) -> About {
-    About::Container {
-        namespace: pod.namespace.clone(),
-        pod: pod.name.clone(),
-        uid: pod.uid.clone(),
-        container: pod.container.clone(),
-    }
+fn about_pod(pod: &NpuPod) -> ObjectReference {
+    container_reference(&pod.namespace, &pod.name, &pod.uid, &pod.container)
 }
 
-fn about_noted(job: &JobNote) -> About {
-    About::Container {
-        namespace: job.namespace.clone(),
-        pod: job.pod.clone(),
-        uid: job.pod_uid.clone(),
-        container: job.container.clone(),
-    }
+fn about_noted(job: &JobNote) -> ObjectReference {
+    container_reference(&job.namespace, &job.pod, &job.pod_uid, &job.container)
 }
 
-fn about_job(namespace: &str, job: Option<&super::pod::Owner>) -> Option<About> {
+fn about_job(namespace: &str, job: Option<&super::pod::Owner>) -> Option<ObjectReference> {
     let job = job.filter(|job| !job.uid.is_empty())?;
-    Some(About::Job {
-        api_version: job.api_version.clone(),
-        kind: job.kind.clone(),
-        namespace: namespace.to_owned(),
-        name: job.name.clone(),
-        uid: job.uid.clone(),
+    Some(ObjectReference {
+        api_version: Some(job.api_version.clone()),
+        kind: Some(job.kind.clone()),
+        namespace: Some(namespace.to_owned()),
+        name: Some(job.name.clone()),
+        uid: Some(job.uid.clone()),
+        ..ObjectReference::default()
     })
 }

@@ -1,7 +1,6 @@
 //! The tasks that tell ClusterD of faults, where that is configured.
 
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,12 +10,11 @@ use swansong_gateway::client::{self, GatewayClient};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::relayed;
-use super::status::Shared;
+use super::{Context, faults_condition};
+use crate::api::Timing;
 use crate::config::{Config, RelaySettings};
 use crate::fault::source::{Dcmi, DcmiSettings, DeviceNodes, DevicePluginWatch, Out, Source};
 use crate::fault::{Clock, LevelWatch};
-use crate::node::{ApiServer, Events, Timing};
 use crate::relay::{self, ByRelay, ConfigMapSink, Episode, Inputs, Parts, Queue, Routes, Story};
 use swansong_runtime::supervisor::supervise;
 
@@ -28,17 +26,6 @@ const SOURCE_PATIENCE: Duration = Duration::from_mins(16);
 const VIA_PATIENCE: Duration = Duration::from_secs(45);
 const RELAY_PATIENCE: Duration = Duration::from_mins(2);
 
-/// What they share with the other tasks.
-#[derive(Clone)]
-pub(super) struct Common {
-    pub(super) shared: Arc<Shared>,
-    pub(super) config: Arc<Config>,
-    pub(super) host_root: PathBuf,
-    pub(super) api: Arc<ApiServer>,
-    pub(super) timing: Arc<Timing>,
-    pub(super) events: Events,
-}
-
 /// ClusterD at its configured address.
 pub(super) fn clusterd(config: &Config) -> Result<GrpcClient, AddressError> {
     GrpcClient::new(&format!("http://{}", config.checks.clusterd.address), config.checks.clusterd.timeout)
@@ -47,11 +34,12 @@ pub(super) fn clusterd(config: &Config) -> Result<GrpcClient, AddressError> {
 /// Starts all of them.
 pub(super) fn start(
     all: &mut JoinSet<Infallible>,
-    common: &Common,
+    context: &Context,
     settings: &RelaySettings,
     grpc: GrpcClient,
 ) {
-    let Common { shared, config, api, timing, events, .. } = common.clone();
+    let Context { shared, config, server: api, timing, events, .. } = context.clone();
+    let timing = Arc::new(Timing { watch: timing.watch, backoff: timing.backoff, ..Timing::default() });
     let config_map = settings.config_map_namespace.as_ref().map(|namespace| ConfigMapSink {
         api: Arc::clone(&api),
         namespace: namespace.clone(),
@@ -86,7 +74,7 @@ pub(super) fn start(
             pods: shared.npu_pods.subscribe(),
             device_plugin: device_plugin.view(),
             levels: levels.levels(),
-            node: shared.seen.subscribe(),
+            node: shared.node.subscribe(),
             npus: config.checks.npus,
         },
         story: Story::new(shared.node_name.clone(), events),
@@ -100,25 +88,19 @@ pub(super) fn start(
     all.spawn(supervise(shared.tasks.add("relay", RELAY_PATIENCE), move |progress| {
         relay::run(Arc::clone(&parts), Arc::clone(&queue), progress)
     }));
-    let heartbeat = config.readiness.heartbeat;
-    let patience = timing.backoff.max.saturating_mul(3) + Duration::from_mins(1);
-    let task = shared.tasks.add("relayed", patience);
-    all.spawn(supervise(task, move |progress| {
-        let (shared, api, timing) = (Arc::clone(&shared), Arc::clone(&api), Arc::clone(&timing));
-        relayed::run(shared, api, timing, heartbeat, telling.clone(), progress)
+    let timeout = timing.backoff.max.saturating_mul(3) + Duration::from_mins(1);
+    context.spawn(all, "faults-condition", timeout, move |context, progress| {
+        faults_condition::run(context, telling.clone(), progress)
+    });
+    let timeout = timing.watch.saturating_mul(2) + timing.backoff.max + Duration::from_mins(1);
+    all.spawn(supervise(shared.tasks.add("levels", timeout), move |progress| {
+        Arc::clone(&levels).run(Arc::clone(&api), Arc::clone(&timing), progress)
     }));
-    {
-        let Common { shared, api, timing, .. } = common.clone();
-        let patience = timing.watch.saturating_mul(2) + timing.backoff.max + Duration::from_mins(1);
-        all.spawn(supervise(shared.tasks.add("levels", patience), move |progress| {
-            Arc::clone(&levels).run(Arc::clone(&api), Arc::clone(&timing), progress)
-        }));
-    }
-    source(all, common, device_plugin, &out);
-    device_nodes(all, common, &out, &remembering);
+    source(all, context, device_plugin, &out);
+    device_nodes(all, context, &out, &remembering);
     if settings.dcmi {
-        let settings = DcmiSettings::new(common.host_root.clone(), Arc::clone(&common.config));
-        source(all, common, Dcmi::new(settings), &out);
+        let settings = DcmiSettings::new(context.host_root.clone(), Arc::clone(&context.config));
+        source(all, context, Dcmi::new(settings), &out);
     }
 }
 
@@ -131,13 +113,13 @@ fn sources(settings: &RelaySettings) -> Vec<&'static str> {
 /// What was there before this process, and isn't now, is known by the outbox alone.
 fn device_nodes(
     all: &mut JoinSet<Infallible>,
-    common: &Common,
+    context: &Context,
     out: &Out,
     remembering: &watch::Receiver<Option<Arc<Vec<Episode>>>>,
 ) {
-    let nodes = Arc::new(DeviceNodes::new(&common.host_root, Arc::clone(&common.config)));
+    let nodes = Arc::new(DeviceNodes::new(&context.host_root, Arc::clone(&context.config)));
     let (out, remembering) = (out.clone(), remembering.clone());
-    let task = common.shared.tasks.add_optional(DeviceNodes::NAME, SOURCE_PATIENCE);
+    let task = context.shared.tasks.add_optional(DeviceNodes::NAME, SOURCE_PATIENCE);
     all.spawn(supervise(task, move |progress| {
         let (nodes, out, mut remembering) = (Arc::clone(&nodes), out.clone(), remembering.clone());
         async move {
@@ -152,8 +134,8 @@ fn device_nodes(
     }));
 }
 
-fn source<S: Source>(all: &mut JoinSet<Infallible>, common: &Common, source: S, out: &Out) {
+fn source<S: Source>(all: &mut JoinSet<Infallible>, context: &Context, source: S, out: &Out) {
     let (source, out) = (Arc::new(source), out.clone());
-    let task = common.shared.tasks.add_optional(S::NAME, SOURCE_PATIENCE);
+    let task = context.shared.tasks.add_optional(S::NAME, SOURCE_PATIENCE);
     all.spawn(supervise(task, move |progress| Arc::clone(&source).run(out.clone(), progress)));
 }

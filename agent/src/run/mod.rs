@@ -1,72 +1,84 @@
-//! The agent that keeps running: what is looked at, decided, told, and how it is known to live.
+//! The long-running agent: the tasks and what they share. Only this module connects the others.
 //!
 //! ```text
-//! check (a thread) ┐
-//! clusterd         ├→ tell → node, Events        preload (a thread) → Events
-//! node (watch)     ┘                             pods (watch) ┘
+//! checks (a thread) ┐
+//! clusterd          ├→ reconcile → Node, Events        preload (a thread) → Events
+//! node (watch)      ┘                                  pods (watch) ┘
 //!
-//! dcmi, devices, device-plugin (sources) → relay → ClusterD, Events;  relay → relayed → node
+//! dcmi, device-nodes, device-plugin (sources) → relay → ClusterD, Events;  relay → faults-condition → Node
 //! ```
 //!
-//! Each of these is a task that never ends by itself; one that does, or that doesn't move any more, fails `/healthz`.
+//! Each is a supervised task. `/healthz` fails while one of them has ended or makes no progress.
 
-mod check;
+mod checks;
 mod faults;
+mod faults_condition;
+mod node;
 mod pods;
 mod preload;
-mod relayed;
 mod serve;
-mod status;
-mod tell;
+mod shared;
 
+use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use swansong_clusterd_client::GrpcClient;
-use swansong_runtime::supervisor::{Tasks, supervise};
+use swansong_runtime::events::{self, EventSender, EventWriter};
+use swansong_runtime::supervisor::{Progress, TaskError, Tasks, supervise};
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use self::status::Shared;
+use self::shared::Shared;
+use crate::api::ApiServer;
 use crate::config::Config;
 use crate::host::HostRoot;
 use crate::metrics::Metrics;
-use crate::node::{ApiServer, NodeState, Recorder, Timing};
+use crate::node::{ApiClient, NodeWriter, Timing};
 
-/// What an agent is made of.
+/// The component in Events.
+const COMPONENT: &str = "swansong-agent";
+
+/// Timeout of a request to the API server.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What an agent needs.
 #[derive(Debug)]
 pub struct Parts {
-    /// What is demanded of the host.
+    /// The configuration.
     pub config: Config,
-    /// Where the host's file system is.
+    /// The path of the host's file system.
     pub host_root: PathBuf,
     /// The node's name.
     pub node: String,
-    /// Where health, metrics and status are told.
+    /// The address of health, metrics and status.
     pub health_listen: SocketAddr,
-    /// The API server.
-    pub api: ApiServer,
-    /// How patiently the API server is watched.
+    /// The configuration of the API server's client.
+    pub kube: kube::Config,
+    /// Time limits of watches and retries.
     pub timing: Timing,
 }
 
 /// The agent can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// ClusterD's address can't be used.
+    /// ClusterD's address is invalid.
     #[error("clusterd.address: {0}")]
     Clusterd(#[from] swansong_clusterd_client::AddressError),
+    /// The client configuration is invalid.
+    #[error("no client of the API server can be made: {0}")]
+    Client(#[from] kube::Error),
     /// The port can't be opened.
     #[error("{address} can't be listened on: {problem}; choose another by --health-listen")]
     Bind {
-        /// The address asked for.
+        /// The configured address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         problem: io::Error,
     },
 }
@@ -75,156 +87,118 @@ pub enum StartError {
 pub struct Agent {
     listener: TcpListener,
     address: SocketAddr,
-    shared: Arc<Shared>,
-    /// ClusterD, where it is told of faults.
+    context: Context,
+    event_writer: EventWriter,
+    /// ClusterD, if faults are reported.
     clusterd: Option<GrpcClient>,
-    parts: Parts,
+}
+
+/// What all tasks share.
+#[derive(Clone)]
+struct Context {
+    shared: Arc<Shared>,
+    config: Arc<Config>,
+    host_root: PathBuf,
+    api: ApiClient,
+    writer: NodeWriter,
+    /// The client of the fault pipeline.
+    server: Arc<ApiServer>,
+    timing: Timing,
+    events: EventSender,
 }
 
 impl fmt::Debug for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agent")
-            .field("address", &self.address)
-            .field("parts", &self.parts)
-            .finish_non_exhaustive()
+        f.debug_struct("Agent").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
 impl Agent {
     /// Opens the port.
     pub async fn bind(parts: Parts) -> Result<Self, StartError> {
-        let failed = |problem| StartError::Bind { address: parts.health_listen, problem };
-        let listener = TcpListener::bind(parts.health_listen).await.map_err(failed)?;
+        let Parts { config, host_root, node, health_listen, kube, timing } = parts;
+        let failed = |problem| StartError::Bind { address: health_listen, problem };
+        let listener = TcpListener::bind(health_listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        let server = Arc::new(ApiServer::new(kube.clone(), REQUEST_TIMEOUT)?);
+        let api = ApiClient::new(kube, REQUEST_TIMEOUT)?;
         let tasks = Tasks::default();
-        let metrics = Arc::new(Metrics::new(&tasks));
-        let boot_id = boot_id(&parts.host_root);
-        let shared = Arc::new(Shared::new(parts.node.clone(), boot_id, tasks, metrics));
-        let told = parts.config.faults.relay.enabled;
-        let clusterd = told.then(|| faults::clusterd(&parts.config)).transpose()?;
-        Ok(Self { listener, address, shared, clusterd, parts })
+        let metrics = Metrics::new(&tasks);
+        let (events, event_writer) = events::channel(COMPONENT, &node, &metrics.events);
+        let is_reporting = config.faults.relay.enabled;
+        let clusterd = is_reporting.then(|| faults::clusterd(&config)).transpose()?;
+        let context = Context {
+            writer: NodeWriter::new(api.clone(), &node),
+            shared: Arc::new(Shared::new(node, boot_id(&host_root), tasks, metrics)),
+            config: Arc::new(config),
+            host_root,
+            api,
+            server,
+            timing,
+            events,
+        };
+        Ok(Self { listener, address, context, event_writer, clusterd })
     }
 
-    /// Where health, metrics and status are told, with the port that was chosen.
+    /// The address of health, metrics and status, with the chosen port.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Runs until `stop` comes. What the node shows stays as it is: the next agent goes on from there.
+    /// Runs until `stop` completes. The Node remains as it is; the next agent continues from it.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { listener, shared, clusterd, parts, .. } = self;
-        let Parts { config, host_root, node, api, timing, .. } = parts;
-        let (config, api, timing) = (Arc::new(config), Arc::new(api), Arc::new(timing));
-        let (events, recorder) = Recorder::new(&node, Arc::clone(&shared.metrics));
-        let recorder = Arc::new(Mutex::new(recorder));
-        // One that hangs is told as such long before; the limit here is for what can't be told any more.
-        let patience = |interval: Duration| interval.saturating_mul(3) + Duration::from_mins(1);
+        let Self { listener, context, event_writer, clusterd, .. } = self;
+        let Context { config, timing, .. } = &context;
+        // A hanging check is reported much earlier; these limits are for tasks that can't report.
+        let periodic = |interval: Duration| interval.saturating_mul(3) + Duration::from_mins(1);
         let network = timing.watch.saturating_mul(2) + timing.backoff.max + Duration::from_mins(1);
         let mut all = JoinSet::new();
-
-        {
-            let (shared, config, api, root) =
-                (shared.clone(), config.clone(), api.clone(), host_root.clone());
-            all.spawn(supervise(
-                shared.tasks.add("check", patience(config.checks.interval)),
-                move |progress| {
-                    check::run(shared.clone(), config.clone(), api.clone(), root.clone(), progress)
-                },
-            ));
-        }
+        context.spawn(&mut all, "check", periodic(config.checks.interval), checks::run);
         if config.checks.clusterd.dial {
-            let (shared, config) = (shared.clone(), config.clone());
-            all.spawn(supervise(
-                shared.tasks.add("clusterd", patience(config.checks.clusterd.interval)),
-                move |progress| check::dial(shared.clone(), config.clone(), progress),
-            ));
+            context.spawn(&mut all, "clusterd", periodic(config.checks.clusterd.interval), checks::dial);
         }
-        {
-            let (shared, api, timing) = (shared.clone(), api.clone(), timing.clone());
-            all.spawn(supervise(shared.tasks.add("node", network), move |progress| {
-                tell::watch_node(shared.clone(), api.clone(), timing.clone(), progress)
-            }));
-        }
-        {
-            let (shared, api, timing) = (shared.clone(), api.clone(), timing.clone());
-            all.spawn(supervise(shared.tasks.add("pods", network), move |progress| {
-                pods::watch(shared.clone(), api.clone(), timing.clone(), progress)
-            }));
-        }
-        {
-            let (shared, api, config) = (shared.clone(), api.clone(), config.clone());
-            let (timing, events) = (timing.clone(), events.clone());
-            all.spawn(supervise(
-                shared.tasks.add("tell", patience(Duration::from_mins(1))),
-                move |progress| {
-                    tell::run(
-                        shared.clone(),
-                        config.clone(),
-                        api.clone(),
-                        timing.clone(),
-                        events.clone(),
-                        progress,
-                    )
-                },
-            ));
-        }
-        {
-            let (shared, config, root) = (shared.clone(), config.clone(), host_root.clone());
-            let events = events.clone();
-            all.spawn(supervise(
-                shared.tasks.add("preload", patience(config.preload.interval)),
-                move |progress| {
-                    preload::run(shared.clone(), config.clone(), root.clone(), events.clone(), progress)
-                },
-            ));
-        }
-        {
-            let (api, timing) = (api.clone(), timing.clone());
-            all.spawn(supervise(
-                shared.tasks.add("events", patience(Duration::from_mins(6))),
-                move |progress| {
-                    let (recorder, api, timing) = (recorder.clone(), api.clone(), timing.clone());
-                    async move { Err(never(recorder.lock().await.run(&api, &timing, &progress).await)) }
-                },
-            ));
-        }
+        context.spawn(&mut all, "node", network, node::watch);
+        context.spawn(&mut all, "pods", network, pods::watch);
+        context.spawn(&mut all, "reconcile", periodic(Duration::from_mins(1)), node::reconcile);
+        context.spawn(&mut all, "preload", periodic(config.preload.interval), preload::run);
+        let event_writer = Arc::new(Mutex::new(event_writer));
+        context.spawn(&mut all, "events", periodic(Duration::from_mins(6)), move |context, progress| {
+            let event_writer = Arc::clone(&event_writer);
+            async move { Ok(event_writer.lock().await.run(context.api.client(), &progress).await) }
+        });
         if let Some(clusterd) = clusterd {
-            let settings = &config.faults.relay.clone();
-            let common = faults::Common {
-                shared: shared.clone(),
-                config: config.clone(),
-                host_root,
-                api,
-                timing,
-                events,
-            };
-            faults::start(&mut all, &common, settings, clusterd);
+            faults::start(&mut all, &context, &config.faults.relay, clusterd);
         }
-        all.spawn(serve::serve(listener, shared));
+        all.spawn(serve::serve(listener, Arc::clone(&context.shared)));
         tokio::select! {
             () = stop => {}
-            // Supervisors never end; that one did is a fault that a restart of the whole may mend.
+            // Supervisors never end; a restart of the process may fix it.
             _ = all.join_next() => tracing::error!("a supervisor has ended; please report this"),
         }
         all.shutdown().await;
     }
 }
 
-/// What never comes fits everywhere.
-const fn never<T>(never: std::convert::Infallible) -> T {
-    match never {}
+impl Context {
+    /// Starts a supervised task that counts as stuck after `timeout` without progress.
+    fn spawn<F, Fut>(&self, all: &mut JoinSet<Infallible>, name: &'static str, timeout: Duration, run: F)
+    where
+        F: Fn(Self, Progress) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<Infallible, TaskError>> + Send + 'static,
+    {
+        let context = self.clone();
+        let task = self.shared.tasks.add(name, timeout);
+        all.spawn(supervise(task, move |progress| run(context.clone(), progress)));
+    }
 }
 
-/// The number of the running kernel's boot. A kernel is shared by all containers, so any `/proc` will do.
-fn boot_id(host_root: &std::path::Path) -> Option<String> {
+/// The id of the running kernel's boot. All containers share the kernel, so any `/proc` shows it.
+fn boot_id(host_root: &Path) -> Option<String> {
     const PATH: &str = "proc/sys/kernel/random/boot_id";
-    let read = |root: &std::path::Path| {
+    let read = |root: &Path| {
         let id = HostRoot::open(root).ok()?.read(PATH, 128).ok()?;
         let id = String::from_utf8(id).ok()?.trim().to_owned();
         (!id.is_empty()).then_some(id)
     };
-    read(host_root).or_else(|| read(std::path::Path::new("/")))
+    read(host_root).or_else(|| read(Path::new("/")))
 }
-
-/// What the node shows, as far as it is known.
-type NodeSeen = watch::Sender<Option<Arc<NodeState>>>;

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
-use super::status::Shared;
+use super::shared::Shared;
 use swansong_runtime::supervisor::TaskState;
 
 /// Probes and scrapes need a few.
@@ -96,7 +96,7 @@ async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, &'static str) 
     if shared.is_ready() {
         (StatusCode::OK, "ok\n")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the node hasn't been checked and told about yet; see /status\n")
+        (StatusCode::SERVICE_UNAVAILABLE, "the Node doesn't show a result of the checks yet; see /status\n")
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("bound");
         let tasks = Tasks::default();
-        let metrics = Arc::new(Metrics::new(&tasks));
+        let metrics = Metrics::new(&tasks);
         let shared = Arc::new(Shared::new("n".to_owned(), None, tasks, metrics));
         let server = tokio::spawn(serve(listener, shared));
         let mut held = Vec::new();

@@ -11,7 +11,7 @@ use axum::http::Uri;
 use axum::response::{IntoResponse as _, Response};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
-use swansong_agent::node::{ApiServer, Timing};
+use swansong_agent::api::{ApiServer, Timing};
 use swansong_runtime::backoff::Limits;
 use tokio::net::TcpListener;
 use tokio::sync::watch;

@@ -1,4 +1,4 @@
-//! What a token of the agent can change and what not, by `manifests/agent` on a real API server.
+//! The rights of the agent's token by `manifests/agent` on a real API server.
 
 use std::path::Path;
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn agents() -> &'static Cluster {
                 });
                 create(&client, NAMESPACE, pod).await.unwrap();
             }
-            // The API server learns of policies by a watch, and of events' apart from nodes'.
+            // The API server loads policies asynchronously, one by one.
             let unbound = cluster.client_as(NAMESPACE, "swansong-agent").await.unwrap();
             eventually("the policies are in force", Duration::from_secs(30), || async {
                 let said = status(&unbound, "policed-a", own()).await.err().unwrap_or_default();
@@ -48,7 +48,7 @@ async fn agents() -> &'static Cluster {
         .await
 }
 
-/// A node as large as nodes become, which takes no pods of other tests.
+/// A large and unschedulable Node.
 async fn node(client: &Client, name: &str) {
     let labels: Value = (0..60)
         .map(|n| (format!("example.com/label-{n}"), json!("x")))
@@ -74,7 +74,7 @@ async fn node(client: &Client, name: &str) {
     nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await.unwrap();
 }
 
-/// What the agent writes.
+/// The agent's own update.
 fn own() -> Value {
     json!({
         "metadata": {"labels": {LABEL: "true"}, "annotations": {"swansong.dev/boot-id": "b"}},
@@ -151,7 +151,7 @@ async fn an_agent_writes_what_is_its_own_on_its_node() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "x", "uid": "u"});
     event(&agent, "policed-b", "of-a-pod", "", &json!({"involvedObject": pod})).await.unwrap();
 
-    // Everybody else writes as ever.
+    // Other users aren't restricted.
     let admin = cluster.client().await.unwrap();
     merge(&admin, "policed-b", json!({"metadata": {"labels": {"example.com/label-0": "y"}}})).await.unwrap();
 }
@@ -172,7 +172,7 @@ async fn an_agent_can_not_change_what_is_not_its_own() {
             json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}),
             "only label",
         ),
-        ("a value of no meaning", json!({"metadata": {"labels": {LABEL: "yes"}}}), "true, false or unknown"),
+        ("an invalid value", json!({"metadata": {"labels": {LABEL: "yes"}}}), "true, false or unknown"),
         ("an annotation", json!({"metadata": {"annotations": {"example.com/x": "y"}}}), "only annotation"),
         (
             "an annotation removed",
@@ -256,7 +256,7 @@ async fn a_token_that_names_no_node_can_change_nothing() {
     }
 }
 
-/// RBAC keeps the rest from every agent, with and without a node.
+/// RBAC denies everything else, with and without a node.
 #[tokio::test]
 async fn an_agent_may_do_nothing_else() {
     let cluster = agents().await;
@@ -270,11 +270,11 @@ async fn an_agent_may_do_nothing_else() {
     };
     let reviews: Api<DynamicObject> = Api::all_with(agent, &review);
     let asked = serde_json::from_value(json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "metadata": {}, "spec": {"namespace": "default"}})).unwrap();
-    let told = reviews.create(&PostParams::default(), &asked).await.unwrap();
-    let rules = told.data["status"]["resourceRules"].as_array().unwrap().clone();
+    let review = reviews.create(&PostParams::default(), &asked).await.unwrap();
+    let rules = review.data["status"]["resourceRules"].as_array().unwrap().clone();
     let mut may: Vec<String> = rules
         .iter()
-        // What every account may: ask about itself.
+        // Every account may review its own access.
         .filter(|rule| !rule["apiGroups"].to_string().contains("k8s.io"))
         .flat_map(|rule| {
             let resources = rule["resources"].as_array().unwrap().clone();

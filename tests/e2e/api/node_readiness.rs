@@ -1,5 +1,4 @@
-//! What is asked of nodes: whether the API server takes it over affinities of every shape, and what is said while no
-//! node is ready.
+//! Node affinity for ready nodes: merging with affinities of every shape, and the warning while no node is ready.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +17,7 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const LABEL: &str = "swansong.dev/dump-ready";
 
-/// A webhook with a configuration of its own, asked about one namespace.
+/// A webhook with its own configuration for one namespace.
 struct Site {
     cluster: &'static Cluster,
     client: Client,
@@ -43,7 +42,7 @@ impl Site {
         command
             .args(["--nodes-interval", "100ms", "--config"])
             .arg(write("config.yaml", config))
-            // Without an account it finds no API server at all.
+            // Without an account it has no API server.
             .env("KUBECONFIG", files.join("kubeconfig"));
         if let Some(account) = account {
             let token = cluster.token(account, "swansong-webhook").await.unwrap();
@@ -51,7 +50,7 @@ impl Site {
         }
         let webhook = tokio::task::spawn_blocking(move || Webhook::start(&command)).await.unwrap();
         let target = certificate.client_config(&webhook);
-        // The other webhooks of this cluster are asked as well and find nothing left to do, or do their part first.
+        // Other webhooks of this cluster are called too, before or after this one.
         let here = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}, "failurePolicy": "Fail"});
         create(&client, "", configuration(cluster, name, &target, &here).await).await.unwrap();
         let site = Self { cluster, client, namespace, _certificate: certificate, _webhook: webhook };
@@ -108,7 +107,7 @@ fn ready() -> Value {
     json!({"key": LABEL, "operator": "In", "values": ["true"]})
 }
 
-/// What the user wrote, and whether the API server takes it.
+/// Affinities by the user, and whether the API server accepts them.
 fn shapes() -> Vec<(&'static str, Value, bool)> {
     let zone = json!({"key": "zone", "operator": "In", "values": ["a"]});
     let fields = json!([{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]);
@@ -136,7 +135,7 @@ fn shapes() -> Vec<(&'static str, Value, bool)> {
             }}),
             true,
         ),
-        // Nothing of ours makes these good.
+        // The webhook doesn't fix these.
         ("no-terms", required(json!([])), false),
         ("terms-null", required(json!(null)), false),
         ("no-weight", preferred(json!([{"preference": {"matchExpressions": [zone]}}])), false),
@@ -144,7 +143,7 @@ fn shapes() -> Vec<(&'static str, Value, bool)> {
 }
 
 #[tokio::test]
-async fn the_api_server_takes_what_is_asked_of_nodes() {
+async fn the_api_server_accepts_the_merged_affinity() {
     for (name, config, member) in [
         ("ready-preferred", "nodeReadiness: prefer", PREFERRED),
         ("ready-required", "nodeReadiness: require", REQUIRED),
@@ -158,7 +157,7 @@ async fn the_api_server_takes_what_is_asked_of_nodes() {
             let Ok(stored) = stored else { continue };
             let asked = stored["spec"]["affinity"]["nodeAffinity"][member].to_string();
             let expected = match shape {
-                // Nothing could be asked that would change a thing.
+                // A term that matches nothing stays without effect.
                 "only-empty-terms" => member == PREFERRED,
                 // The user requires it already.
                 "own" => member == REQUIRED,
@@ -175,18 +174,18 @@ async fn the_api_server_takes_what_is_asked_of_nodes() {
     }
 }
 
-/// As the label of the nodes goes, and as the rights of `manifests/components/node-readiness` allow.
+/// With the rights of `manifests/components/node-readiness`.
 #[tokio::test]
-async fn a_required_node_that_is_not_there_is_warned_about() {
-    // Its own, since in the shared one other tests have nodes that are ready.
+async fn a_missing_ready_node_is_warned_about() {
+    // In the shared cluster other tests have ready nodes.
     static ALONE: OnceCell<Cluster> = OnceCell::const_new();
     let cluster = ALONE.get_or_init(|| async { Cluster::start(Tier::Api).await.unwrap() }).await;
     let client = cluster.client().await.unwrap();
-    let account = cluster.namespace("looking").await.unwrap();
+    let account = cluster.namespace("node-reader").await.unwrap();
     let service_account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "swansong-webhook"}});
     create(&client, &account, service_account).await.unwrap();
-    let site = Site::new(cluster, "looked-for", "nodeReadiness: require", Some(&account)).await;
+    let site = Site::new(cluster, "wanted", "nodeReadiness: require", Some(&account)).await;
     site.warns("NodeReadinessUnknown").await;
 
     let rights = Path::new(REPOSITORY).join("manifests/components/node-readiness/rbac.yaml");
@@ -196,12 +195,12 @@ async fn a_required_node_that_is_not_there_is_warned_about() {
     cluster.apply(&rights).await.unwrap();
     site.warns("NoNodeReady").await;
 
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "looked-for", "labels": {LABEL: "unknown"}}});
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "wanted", "labels": {LABEL: "unknown"}}});
     create(&client, "", node.clone()).await.unwrap();
     let node: DynamicObject = serde_json::from_value(node).unwrap();
     let nodes = api(&client, "", &node);
     let change = async |patch: Value| {
-        nodes.patch("looked-for", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+        nodes.patch("wanted", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     };
     change(json!({"metadata": {"labels": {LABEL: "true"}}})).await;
     site.warns("").await;

@@ -1,4 +1,4 @@
-//! `swansong agent --once` as other programs call it.
+//! `swansong agent --once` as a program.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Nothing that depends on the machine of the test.
+/// Independent of the machine of the test.
 const CONFIG: &str = "driver: {libraries: []}\nclusterd: {dial: false}\nnpus: 1\n";
 
 fn agent(arguments: &[&str]) -> Output {
@@ -23,7 +23,7 @@ fn write(root: &Path, path: &str, content: &str) {
     fs::write(path, content).expect("written");
 }
 
-/// The least that a node of the A2 generation has.
+/// A minimal host of the A2 generation.
 fn host() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let root = folder.path();
@@ -43,7 +43,7 @@ fn host() -> tempfile::TempDir {
     }
     fs::create_dir(root.join("dev")).expect("made");
     for device in ["davinci_manager", "hisi_hdc", "devmm_svm", "davinci0"] {
-        // The device 0:0, which everybody may make.
+        // Any user may create the device 0:0.
         let made = Command::new("mknod").arg(root.join("dev").join(device)).args(["c", "0", "0"]).status();
         assert!(made.expect("mknod").success());
     }
@@ -87,7 +87,7 @@ fn exit_codes_and_json() {
 }
 
 #[test]
-fn text_for_people() {
+fn text_has_one_line_per_check() {
     let host = host();
     let output = check(host.path(), &[]);
     let text = String::from_utf8(output.stdout).expect("text");
@@ -98,13 +98,13 @@ fn text_for_people() {
 }
 
 #[test]
-fn errors_of_its_own() {
+fn errors_are_on_stderr() {
     let host = host();
     fs::write(host.path().join("agent.yaml"), "npus: none\n").expect("written");
     for (output, needle) in [
         (check(host.path(), &[]), "agent.yaml: line 1, column 7: npus:"),
         (agent(&["--once", "--host-root", "/no/such/folder"]), "--host-root /no/such/folder can't be opened"),
-        (agent(&[]), "which can't be found; run it in a cluster, set KUBECONFIG, or check once with --once"),
+        (agent(&[]), "needs the API server to publish this node's state; run it in a cluster"),
         (agent(&["--once", "--colour"]), "--colour"),
     ] {
         let error = String::from_utf8(output.stderr).expect("text");
@@ -112,4 +112,22 @@ fn errors_of_its_own() {
         assert!(error.contains(needle), "{error}");
         assert!(output.stdout.is_empty());
     }
+}
+
+#[test]
+fn the_node_is_named_after_the_host() {
+    let host = host();
+    let first_line = |output: Output| {
+        let text = String::from_utf8(output.stdout).expect("text");
+        text.lines().next().unwrap_or_default().to_owned()
+    };
+    write(host.path(), "etc/hostname", "# set by the installer\n\nWorker-7.lab.example\n");
+    assert_eq!(first_line(check(host.path(), &[])), "worker-7.lab.example  True");
+    fs::remove_file(host.path().join("etc/hostname")).expect("removed");
+    write(host.path(), "proc/sys/kernel/hostname", "worker-8\n");
+    assert_eq!(first_line(check(host.path(), &[])), "worker-8  True");
+    write(host.path(), "proc/sys/kernel/hostname", "(none)\n");
+    let output = check(host.path(), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).expect("text").contains("--node"));
 }

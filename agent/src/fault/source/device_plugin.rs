@@ -14,8 +14,8 @@ use tokio::time::timeout_at;
 use tracing::{info, warn};
 
 use super::{Out, Progress, Source, TaskError};
+use crate::api::{ApiServer, Texts, Timing, follow_config_map};
 use crate::fault::Clock;
-use crate::node::{ApiServer, Texts, Timing, follow_config_map};
 
 /// Follows the ConfigMap `mindx-dl-deviceinfo-<node>`.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use swansong_fault_model::device_plugin::PluginState;
 use tracing::warn;
 
 use super::{Done, TICK, Task, millis_of};
+use crate::api::ApiError;
 use crate::fault::millis;
-use crate::node::ApiError;
 use crate::relay::look;
 use crate::relay::reconcile::View;
 use crate::relay::store::{Store, with};

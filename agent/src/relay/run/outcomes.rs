@@ -7,7 +7,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::{Done, Task};
-use crate::node::ApiServer;
+use crate::api::ApiServer;
 use crate::relay::look;
 use crate::relay::preflight::Group;
 use crate::relay::store::{Store, with};

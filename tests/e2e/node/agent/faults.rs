@@ -16,7 +16,7 @@ use swansong_fake_clusterd::{Settings, StandIn};
 use swansong_fake_dcmi::{Script, build};
 use swansong_testcluster::{Cluster, eventually};
 
-use super::rig::{Agents, PATIENCE, alone};
+use super::rig::{Agents, TIMEOUT, alone};
 use swansong_fixtures::host::{DRIVER, Host};
 use swansong_fixtures::mindcluster::{
     device_info, job_summary, pod_group, pod_group_definition, pod_metadata,
@@ -51,7 +51,7 @@ async fn a_fault_ends_as_one_that_clusterd_took_and_its_end_follows() {
 
     // The reset-config controller creates it before the fault.
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
-    let reset = eventually("the reset ConfigMap", PATIENCE, || async {
+    let reset = eventually("the reset ConfigMap", TIMEOUT, || async {
         maps.get("reset-config-bert").await.map_err(|error| error.to_string())
     });
     let reset = reset.await.unwrap();
@@ -131,7 +131,7 @@ async fn job(cluster: &Cluster, client: &Client) -> String {
     let all: Vec<String> = others.iter().chain([&pod]).map(Value::to_string).collect();
     cluster.apply(&all.join("\n---\n")).await.unwrap();
     let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
-    eventually("the job's pod runs", PATIENCE, || async {
+    eventually("the job's pod runs", TIMEOUT, || async {
         let pod = pods.get("bert-master-0").await.map_err(|error| error.to_string())?;
         let phase = pod.status.and_then(|status| status.phase);
         if phase.as_deref() == Some("Running") { Ok(()) } else { Err(format!("{phase:?}")) }
@@ -143,7 +143,7 @@ async fn job(cluster: &Cluster, client: &Client) -> String {
 
 async fn taken(clusterd: &StandIn, agents: &Agents, assertions: &[&str]) {
     let what = format!("ClusterD has taken {assertions:?}");
-    let taken = eventually(&what, PATIENCE, || async {
+    let taken = eventually(&what, TIMEOUT, || async {
         let taken = clusterd.with(|core, _| core.ledger().taken.clone());
         let now: Vec<&str> = taken.iter().map(|taken| taken.assertion.as_str()).collect();
         if now == assertions { Ok(()) } else { Err(format!("{taken:?}")) }

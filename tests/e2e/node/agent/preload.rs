@@ -13,7 +13,7 @@ use swansong_inject::workload::WorkloadKind;
 use swansong_testcluster::image::ImageBuilder;
 use swansong_testcluster::{Cluster, eventually};
 
-use super::rig::{Agents, PATIENCE, alone};
+use super::rig::{Agents, TIMEOUT, alone};
 
 /// Judged soon, since tests wait for it.
 const CONFIG: &str = "clusterd: {dial: false}\npreload: {grace: 2s, interval: 1s}\n";
@@ -114,7 +114,7 @@ fn injected(case: &Case) -> Value {
 }
 
 #[tokio::test]
-async fn what_training_processes_have_in_memory_is_told_on_their_pods() {
+async fn verdicts_on_preloads_are_events_on_pods() {
     let Some((_turn, cluster)) = alone().await else { return };
     load_image(cluster).await;
     let client = cluster.client().await.unwrap();
@@ -125,9 +125,9 @@ async fn what_training_processes_have_in_memory_is_told_on_their_pods() {
         pods.create(&PostParams::default(), &pod).await.unwrap();
     }
 
-    // Without the overlay it says that it can't tell, and accuses nobody.
+    // Without the overlay the verdict is unknown and there is no Event.
     let agents = Agents::start(cluster, "agent", Path::new("/"), CONFIG).await;
-    eventually("the agent sees that it may not look", PATIENCE, || async {
+    eventually("the agent finds that it has no permission", TIMEOUT, || async {
         let status = agents.status().await?;
         let verdicts = verdicts(&status);
         let hidden = verdicts.len() == cases().len() && verdicts.iter().all(|(_, why)| why == "NoPermission");
@@ -135,13 +135,13 @@ async fn what_training_processes_have_in_memory_is_told_on_their_pods() {
     })
     .await
     .unwrap();
-    assert_eq!(told(&client, &namespace).await.unwrap(), []);
+    assert_eq!(events(&client, &namespace).await.unwrap(), []);
     agents.stop().await;
 
     let agents = Agents::start(cluster, "overlays/agent-preload-check", Path::new("/"), CONFIG).await;
     for case in cases() {
-        eventually(&format!("the verdict on {}", case.name), PATIENCE, || async {
-            let events = told(&client, &namespace).await?;
+        eventually(&format!("the verdict on {}", case.name), TIMEOUT, || async {
+            let events = events(&client, &namespace).await?;
             let of_pod: Vec<_> = events.iter().filter(|(pod, ..)| pod == case.name).collect();
             match of_pod[..] {
                 [(_, reason, message)] if *reason == case.event && message.contains(case.why) => Ok(()),
@@ -169,7 +169,7 @@ fn verdicts(status: &Value) -> Vec<(String, String)> {
 }
 
 /// Pod, reason and message of the agent's Events.
-async fn told(client: &kube::Client, namespace: &str) -> Result<Vec<(String, String, String)>, String> {
+async fn events(client: &kube::Client, namespace: &str) -> Result<Vec<(String, String, String)>, String> {
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);
     let list = tokio::time::timeout(Duration::from_secs(10), events.list(&ListParams::default())).await;
     let list = list.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! A cluster of its own, since an agent's word is about the whole node, and agents in it by the manifests.
+//! A separate cluster with agents by the manifests, since an agent reports on a whole node.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,12 +17,12 @@ use tokio::sync::{Mutex, MutexGuard, OnceCell};
 pub(crate) const NAMESPACE: &str = "swansong-agent";
 pub(crate) const LABEL: &str = "swansong.dev/dump-ready";
 
-/// How soon a change has to show, with the settings that everybody has.
+/// The promised latency with default settings.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
-/// For pods to come and go.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// Timeout for starts and stops of Pods.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The cluster, for one test at a time, or nothing where this machine can't have one.
+/// The cluster, for one test at a time; `None` if this machine can't run one.
 pub(crate) async fn alone() -> Option<(MutexGuard<'static, ()>, &'static Cluster)> {
     static TURN: Mutex<()> = Mutex::const_new(());
     static READY: OnceCell<Option<Cluster>> = OnceCell::const_new();
@@ -39,7 +39,7 @@ pub(crate) async fn alone() -> Option<(MutexGuard<'static, ()>, &'static Cluster
             let folder = tempfile::tempdir().unwrap();
             let swansong = Path::new(env!("CARGO_BIN_EXE_swansong"));
             install::load_image(&cluster, swansong, folder.path()).await.unwrap();
-            // What the device plugin does.
+            // As the device plugin does.
             label(&cluster, json!({"accelerator": "huawei-Ascend910"})).await;
             Some(cluster)
         })
@@ -53,14 +53,14 @@ async fn label(cluster: &Cluster, labels: Value) {
     nodes.patch(cluster.node_name().unwrap(), &PatchParams::default(), &patch).await.unwrap();
 }
 
-/// Agents by an overlay of the manifests, for as long as a test wants them.
+/// Agents by an overlay of the manifests.
 pub(crate) struct Agents {
     pub(crate) cluster: &'static Cluster,
     pub(crate) client: Client,
 }
 
 impl Agents {
-    /// Applies an overlay with `host` for the host's file system, and waits until its pod is ready.
+    /// Applies an overlay with `host` as the host's file system, and waits until its Pod is ready.
     pub(crate) async fn start(cluster: &'static Cluster, overlay: &str, host: &Path, config: &str) -> Self {
         let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests").join(overlay);
         let rendered = cluster.kubectl(&["kustomize".as_ref(), manifests.as_os_str()]).await.unwrap();
@@ -75,12 +75,12 @@ impl Agents {
                         if volume["hostPath"]["path"] == "/" {
                             volume["hostPath"]["path"] = json!(host);
                         }
-                        // The outbox is on the made-up host too.
+                        // The state folder is on the simulated host too.
                         if volume["hostPath"]["path"] == "/var/lib/swansong" {
                             volume["hostPath"]["path"] = json!(host.join("var/lib/swansong"));
                         }
                     }
-                    // What differs from test to test makes other pods of it.
+                    // A different configuration creates other Pods.
                     object["spec"]["template"]["metadata"]["annotations"]["test"] =
                         json!(format!("{config}{host:?}"));
                 }
@@ -100,7 +100,7 @@ impl Agents {
         Self { cluster, client: cluster.client().await.unwrap() }
     }
 
-    /// The one agent's pod.
+    /// The agent's Pod.
     pub(crate) async fn pod(&self) -> Result<Pod, String> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
         let list = pods.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
@@ -108,17 +108,17 @@ impl Agents {
         living.next().ok_or_else(|| "there is no agent".to_owned())
     }
 
-    /// How often its container was started anew, and whether it is ready.
+    /// The restarts of its container, and whether it is ready.
     pub(crate) async fn restarts(&self) -> Result<(i32, bool), String> {
         let status = self.pod().await?.status.unwrap_or_default();
         let container = status.container_statuses.unwrap_or_default().pop().ok_or("no container yet")?;
         Ok((container.restart_count, container.ready))
     }
 
-    /// Ends the agent's process as nothing can catch it.
+    /// Kills the agent's process.
     pub(crate) async fn kill(&self) {
         let uid = self.pod().await.unwrap().uid().unwrap();
-        let agent = eventually("the agent's process", PATIENCE, || async {
+        let agent = eventually("the agent's process", TIMEOUT, || async {
             let mut processes = procfs::process::all_processes().map_err(|error| error.to_string())?;
             let is_it = |process: &procfs::process::Process| {
                 let arguments = process.cmdline().unwrap_or_default();
@@ -135,19 +135,19 @@ impl Agents {
         kill(Pid::from_raw(agent.await.unwrap()), Signal::SIGKILL).unwrap();
     }
 
-    /// Waits until condition and label say so, with `needle` in the condition's message.
-    pub(crate) async fn tell(&self, status: &str, needle: &str, within: Duration) {
+    /// Waits for condition and label, with `needle` in the condition's message.
+    pub(crate) async fn expect_status(&self, status: &str, needle: &str, within: Duration) {
         let start = std::time::Instant::now();
         let what = format!("DumpReady is {status} ({needle})");
-        let told = eventually(&what, within, || async {
-            let told = self.told().await?;
-            let (condition, label) = (&told["condition"], &told["label"]);
+        let result = eventually(&what, within, || async {
+            let shown = self.node_status().await?;
+            let (condition, label) = (&shown["condition"], &shown["label"]);
             let message = condition["message"].as_str().unwrap_or_default();
             let right =
                 condition["status"] == status && *label == status.to_lowercase() && message.contains(needle);
-            right.then_some(()).ok_or_else(|| told.to_string())
+            right.then_some(()).ok_or_else(|| shown.to_string())
         });
-        if let Err(error) = told.await {
+        if let Err(error) = result.await {
             let logs = self
                 .cluster
                 .kubectl(&["--namespace", NAMESPACE, "logs", "daemonset/swansong-agent", "--tail=30"])
@@ -157,11 +157,11 @@ impl Agents {
         eprintln!("{what}: after {:.1} s", start.elapsed().as_secs_f64());
     }
 
-    /// What the node shows.
-    pub(crate) async fn told(&self) -> Result<Value, String> {
+    /// Condition and label of the Node.
+    pub(crate) async fn node_status(&self) -> Result<Value, String> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let node = nodes.get(self.cluster.node_name().unwrap()).await.map_err(|error| error.to_string())?;
-        Ok(told(&node))
+        Ok(node_status(&node))
     }
 
     /// The end of the agent's log.
@@ -181,7 +181,7 @@ impl Agents {
         serde_json::from_slice(&output.stdout).map_err(|error| format!("{error}: {}", output.status))
     }
 
-    /// Ends the agents, and what they told of the node.
+    /// Removes the agents and what they wrote on the Node.
     pub(crate) async fn stop(self) {
         self.cluster
             .kubectl(&["--namespace", NAMESPACE, "delete", "daemonset/swansong-agent", "--wait"])
@@ -192,7 +192,7 @@ impl Agents {
 }
 
 /// Label and condition of a node.
-pub(crate) fn told(node: &Node) -> Value {
+pub(crate) fn node_status(node: &Node) -> Value {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
     let condition = conditions.into_iter().find(|condition| condition.type_ == "DumpReady");
     json!({"label": node.labels().get(LABEL), "condition": condition})

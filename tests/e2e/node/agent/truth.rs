@@ -1,4 +1,4 @@
-//! What a node shows is true, soon after each change, whatever becomes of the agent.
+//! The Node's status after changes of the host and after kills of the agent.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,52 +15,52 @@ use swansong_testcluster::{Cluster, eventually};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::rig::{Agents, LABEL, PATIENCE, SOON, alone, told};
+use super::rig::{Agents, LABEL, SOON, TIMEOUT, alone, node_status};
 use swansong_fixtures::host::{DRIVER, Elf, Host};
 
-/// There is no ClusterD. The taint, so that the right to it is used.
+/// Without ClusterD; with the taint, which uses its permission.
 const CONFIG: &str = "npus: 8\nclusterd: {dial: false}\nreadiness: {taint: true}\n";
 
 #[tokio::test]
-async fn a_node_tells_the_truth_soon_after_each_change() {
+async fn status_changes_are_written_within_seconds() {
     let Some((_turn, cluster)) = alone().await else { return };
     let before = cluster.audit_log().unwrap().len();
     let host = host();
     let agents = Agents::start(cluster, "agent", &host.path("/"), CONFIG).await;
-    agents.tell("True", "", SOON).await;
+    agents.expect_status("True", "", SOON).await;
 
     let nodes = cluster.kubectl(&["get", "nodes", "-L", LABEL]).await.unwrap();
     assert!(nodes.lines().nth(1).unwrap().ends_with("true"), "{nodes}");
 
     host.remove("/dev/davinci1");
-    agents.tell("False", "davinci1", SOON).await;
+    agents.expect_status("False", "davinci1", SOON).await;
     described(cluster, "False", "davinci1").await;
     let job = requiring_pod(&agents).await;
     unschedulable(&job).await;
     host.device("/dev/davinci1");
-    agents.tell("True", "", SOON).await;
+    agents.expect_status("True", "", SOON).await;
     scheduled(&job, cluster.node_name().unwrap()).await;
 
     let library = format!("{DRIVER}/lib64/driver/libdcmi.so");
     host.folder(&library);
-    agents.tell("False", "libdcmi.so", SOON).await;
+    agents.expect_status("False", "libdcmi.so", SOON).await;
     host.file(&library, Elf::X86.bytes());
-    agents.tell("True", "", SOON).await;
+    agents.expect_status("True", "", SOON).await;
 
-    // As an upgrade of the driver does: another folder of the same name.
+    // An upgrade of the driver replaces its folder.
     let rename = |from: &str, to: &str| std::fs::rename(host.path(from), host.path(to)).unwrap();
     rename(DRIVER, "/usr/local/Ascend/driver.old");
     host.file(&format!("{DRIVER}/version.info"), "Version=26.0.0\n");
-    agents.tell("False", "driver", SOON).await;
+    agents.expect_status("False", "driver", SOON).await;
     rename(DRIVER, "/usr/local/Ascend/driver.half");
     rename("/usr/local/Ascend/driver.old", DRIVER);
-    agents.tell("True", "", SOON).await;
+    agents.expect_status("True", "", SOON).await;
 
-    // The whole folder above.
+    // The folder above is replaced.
     rename("/usr/local", "/usr/local.old");
-    agents.tell("False", "", SOON).await;
+    agents.expect_status("False", "", SOON).await;
     rename("/usr/local.old", "/usr/local");
-    agents.tell("True", "", SOON).await;
+    agents.expect_status("True", "", SOON).await;
 
     described(cluster, "True", "").await;
     agents.stop().await;
@@ -68,48 +68,48 @@ async fn a_node_tells_the_truth_soon_after_each_change() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_killed_leaves_no_lie() {
+async fn a_killed_agent_leaves_no_wrong_status() {
     let Some((_turn, cluster)) = alone().await else { return };
     let host = host();
     let agents = Agents::start(cluster, "agent", &host.path("/"), CONFIG).await;
-    agents.tell("True", "", PATIENCE).await;
+    agents.expect_status("True", "", TIMEOUT).await;
 
-    // Nothing has changed: nothing else is shown, at no time.
+    // Without a change the status remains.
     let watch = Watch::start(&agents).await;
     agents.kill().await;
     back(&agents, 1).await;
-    agents.tell("True", "", SOON).await;
+    agents.expect_status("True", "", SOON).await;
     assert_eq!(watch.stop(), ["True/true"].map(str::to_owned).into());
 
-    // Something breaks while nobody looks. The kubelet waits longer from time to time.
+    // A device disappears while no agent runs. The kubelet's restart backoff increases.
     let watch = Watch::start(&agents).await;
     agents.kill().await;
     host.remove("/dev/davinci0");
-    agents.tell("False", "davinci0", PATIENCE).await;
+    agents.expect_status("False", "davinci0", TIMEOUT).await;
     assert_eq!(watch.stop(), ["True/true", "False/false"].map(str::to_owned).into());
 
-    // Still broken: health is never claimed in between.
+    // The node is never shown as ready in between.
     back(&agents, 2).await;
     let watch = Watch::start(&agents).await;
     agents.kill().await;
     back(&agents, 3).await;
-    agents.tell("False", "davinci0", SOON).await;
+    agents.expect_status("False", "davinci0", SOON).await;
     assert_eq!(watch.stop(), ["False/false"].map(str::to_owned).into());
 
     host.device("/dev/davinci0");
-    agents.tell("True", "", SOON).await;
+    agents.expect_status("True", "", SOON).await;
     agents.stop().await;
 }
 
 fn host() -> Host {
     let host = Host::healthy(Family::A2);
-    // The agent isn't root, and temporary folders are their owner's.
+    // The agent isn't root, and only owners can read temporary folders.
     host.mode("/", 0o755);
     host.file("/proc/sys/kernel/random/boot_id", "some-boot\n");
     host
 }
 
-/// A pod as a webhook with `nodeReadiness: require` has it stored, which tolerates the agent's taint.
+/// A Pod with the affinity of `nodeReadiness: require`, which tolerates the agent's taint.
 async fn requiring_pod(agents: &Agents) -> (Api<Pod>, String) {
     let namespace = agents.cluster.namespace("require").await.unwrap();
     let mut pod = json!({
@@ -131,21 +131,21 @@ async fn requiring_pod(agents: &Agents) -> (Api<Pod>, String) {
 }
 
 async fn unschedulable((pods, name): &(Api<Pod>, String)) {
-    eventually("the scheduler finds no node", PATIENCE, || async {
+    eventually("the scheduler finds no node", TIMEOUT, || async {
         let pod = pods.get(name).await.map_err(|error| error.to_string())?;
         let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
-        let told = conditions
+        let is_unschedulable = conditions
             .iter()
             .filter_map(|condition| condition.message.as_deref())
             .any(|message| message.contains("affinity"));
-        told.then_some(()).ok_or_else(|| format!("{conditions:?}"))
+        is_unschedulable.then_some(()).ok_or_else(|| format!("{conditions:?}"))
     })
     .await
     .unwrap();
 }
 
 async fn scheduled((pods, name): &(Api<Pod>, String), node: &str) {
-    eventually("the pod is put on the node", PATIENCE, || async {
+    eventually("the pod is put on the node", TIMEOUT, || async {
         let pod = pods.get(name).await.map_err(|error| error.to_string())?;
         let on = pod.spec.and_then(|spec| spec.node_name);
         (on.as_deref() == Some(node)).then_some(()).ok_or_else(|| format!("{on:?}"))
@@ -156,7 +156,7 @@ async fn scheduled((pods, name): &(Api<Pod>, String), node: &str) {
 
 /// Waits until the container runs again for the given time.
 async fn back(agents: &Agents, restarts: i32) {
-    eventually("the agent is back", PATIENCE, || async {
+    eventually("the agent is back", TIMEOUT, || async {
         let now = agents.restarts().await?;
         (now == (restarts, true)).then_some(()).ok_or_else(|| format!("{now:?}"))
     })
@@ -164,9 +164,9 @@ async fn back(agents: &Agents, restarts: i32) {
     .unwrap();
 }
 
-/// `kubectl describe node` names condition and Events.
+/// Checks the output of `kubectl describe node`.
 async fn described(cluster: &Cluster, status: &str, needle: &str) {
-    eventually("kubectl describe node tells it", Duration::from_secs(30), || async {
+    eventually("kubectl describe node shows it", Duration::from_secs(30), || async {
         let page = cluster
             .kubectl(&["describe", "node", cluster.node_name().unwrap()])
             .await
@@ -183,7 +183,7 @@ async fn described(cluster: &Cluster, status: &str, needle: &str) {
     .unwrap();
 }
 
-/// Everything that a node shows in the course of time.
+/// All statuses that a Node shows over time.
 struct Watch {
     seen: mpsc::UnboundedReceiver<String>,
     task: JoinHandle<()>,
@@ -196,13 +196,13 @@ impl Watch {
         let now = nodes.get(name).await.unwrap();
         let version = now.metadata.resource_version.clone().unwrap();
         let (sender, seen) = mpsc::unbounded_channel();
-        sender.send(short(&told(&now))).unwrap();
+        sender.send(short(&node_status(&now))).unwrap();
         let parameters = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(290);
         let task = tokio::spawn(async move {
             use futures::StreamExt as _;
             let mut stream = Box::pin(nodes.watch(&parameters, &version).await.unwrap());
             while let Some(Ok(WatchEvent::Modified(node))) = stream.next().await {
-                if sender.send(short(&told(&node))).is_err() {
+                if sender.send(short(&node_status(&node))).is_err() {
                     return;
                 }
             }
@@ -212,8 +212,8 @@ impl Watch {
 
     fn stop(mut self) -> BTreeSet<String> {
         let mut all = BTreeSet::new();
-        while let Ok(told) = self.seen.try_recv() {
-            all.insert(told);
+        while let Ok(status) = self.seen.try_recv() {
+            all.insert(status);
         }
         assert!(!self.task.is_finished(), "the watch ended");
         self.task.abort();
@@ -221,13 +221,13 @@ impl Watch {
     }
 }
 
-fn short(told: &Value) -> String {
+fn short(status: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();
-    format!("{}/{}", text(&told["condition"]["status"]), text(&told["label"]))
+    format!("{}/{}", text(&status["condition"]["status"]), text(&status["label"]))
 }
 
-/// Every right is used, and none is missing, by what the log has after its first `before` entries: those of other tests,
-/// whose agents may have further rights.
+/// Checks that every permission is used and none is missing, by the audit log without the first `before` entries of other
+/// tests.
 fn only_what_is_granted(cluster: &Cluster, before: usize) {
     let account = "system:serviceaccount:swansong-agent:swansong-agent";
     let mut used = BTreeSet::new();
@@ -266,8 +266,7 @@ fn only_what_is_granted(cluster: &Cluster, before: usize) {
         })
         .collect();
     let unused: Vec<_> = granted.difference(&used).collect();
-    // A node is read once more when somebody else wrote its taints at the same time, and an Event is written once more
-    // when the same happens again.
+    // Reads of the Node after conflicting writes of taints, and updates of Events, depend on timing.
     let rare = ["nodes get", "events patch"];
     assert!(unused.iter().all(|right| rare.contains(&right.as_str())), "granted and never used: {unused:?}");
     assert!(used.is_subset(&granted), "{used:?}");

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tracing::warn;
 
-use super::api::ApiServer;
 use super::follow::{Change, Follow, Timing, follow};
+use super::server::ApiServer;
 use swansong_runtime::supervisor::Progress;
 
 /// The texts of a ConfigMap by their keys.

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-use super::api::{ApiError, ApiServer};
+use super::server::{ApiError, ApiServer};
 use swansong_runtime::backoff::{Backoff, Limits};
 use swansong_runtime::supervisor::Progress;
 

@@ -1,4 +1,4 @@
-//! An API server with one Node, that fails as it is told to.
+//! A fake API server with one Node and programmable failures.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// How a request is answered instead of well.
+/// A failure of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Trouble {
     Code(u16),
     RetryAfter(u64),
-    /// Taken, and never answered.
+    /// No response.
     Silence,
 }
 
@@ -26,12 +26,11 @@ pub(crate) enum Trouble {
 pub(crate) struct Inner {
     pub(crate) node: Option<Value>,
     pub(crate) version: u64,
-    /// For writes, in their order.
+    /// For the next writes, in this order.
     pub(crate) troubles: VecDeque<Trouble>,
-    /// For everything, as long as it stands.
-    pub(crate) token: Option<String>,
     pub(crate) writes: Vec<(Instant, Method, String, u16)>,
     pub(crate) lists: usize,
+    watches: usize,
     pub(crate) events: Vec<Value>,
 }
 
@@ -45,15 +44,15 @@ impl Fake {
             node: Some(node),
             version: 1,
             troubles: VecDeque::new(),
-            token: None,
             writes: Vec::new(),
             lists: 0,
+            watches: 0,
             events: Vec::new(),
         })))
     }
 
-    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut Inner) -> T) -> T {
-        look(&mut self.0.lock().expect("not poisoned"))
+    pub(crate) fn with<T>(&self, access: impl FnOnce(&mut Inner) -> T) -> T {
+        access(&mut self.0.lock().expect("not poisoned"))
     }
 
     /// Serves on this address, port 0 for any.
@@ -74,20 +73,7 @@ impl Fake {
     }
 }
 
-async fn answer(
-    State(fake): State<Fake>,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let authorised = fake.with(|inner| {
-        let sent = headers.get("authorization").and_then(|value| value.to_str().ok());
-        inner.token.as_ref().is_none_or(|token| sent == Some(format!("Bearer {token}").as_str()))
-    });
-    if !authorised {
-        return refuse(StatusCode::UNAUTHORIZED);
-    }
+async fn answer(State(fake): State<Fake>, method: Method, uri: Uri, body: Bytes) -> Response {
     if method == Method::GET {
         return read(&fake, &uri);
     }
@@ -117,14 +103,13 @@ async fn answer(
 }
 
 fn refuse(code: StatusCode) -> Response {
-    (code, json!({"kind": "Status", "message": "as told"}).to_string()).into_response()
+    (code, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "refused", "reason": "Test", "code": code.as_u16()}).to_string()).into_response()
 }
 
 fn read(fake: &Fake, uri: &Uri) -> Response {
     let query = uri.query().unwrap_or_default();
     if query.contains("watch=1") {
-        // Silent for ever: nothing is ever told.
-        return Body::from_stream(futures_pending()).into_response();
+        return watch(fake, uri);
     }
     fake.with(|inner| {
         inner.lists += 1;
@@ -136,18 +121,29 @@ fn read(fake: &Fake, uri: &Uri) -> Response {
     })
 }
 
-/// A stream that never has an item and never ends.
-fn futures_pending() -> impl futures::Stream<Item = Result<Bytes, std::io::Error>> {
-    futures::stream::pending()
+/// The first watch sends nothing. A later one starts with the Node if that is newer than the given version.
+fn watch(fake: &Fake, uri: &Uri) -> Response {
+    let since =
+        uri.query().unwrap_or_default().split('&').find_map(|part| part.strip_prefix("resourceVersion="));
+    let since: u64 = since.and_then(|version| version.parse().ok()).expect("a version");
+    let node = fake.with(|inner| {
+        inner.watches += 1;
+        let is_due = inner.watches > 2 && inner.version > since && uri.path() == "/api/v1/nodes";
+        inner.node.clone().filter(|_| is_due)
+    });
+    let line = node.map(|node| format!("{}\n", json!({"type": "MODIFIED", "object": node})));
+    let lines = futures::stream::iter(line.map(|line| Ok::<_, std::io::Error>(Bytes::from(line))));
+    // The stream stays open.
+    Body::from_stream(futures::StreamExt::chain(lines, futures::stream::pending())).into_response()
 }
 
-/// As far as the agent's patches go.
+/// Applies the parts of a patch that the agent writes.
 fn write(fake: &Fake, uri: &Uri, body: &[u8]) -> Response {
     let patch: Value = serde_json::from_slice(body).expect("JSON");
     fake.with(|inner| {
         if uri.path().contains("/events") {
             inner.events.push(patch);
-            return "{}".into_response();
+            return json!({"metadata": {}, "involvedObject": {}}).to_string().into_response();
         }
         inner.version += 1;
         let Some(node) = &mut inner.node else { return refuse(StatusCode::NOT_FOUND) };
@@ -169,7 +165,7 @@ fn write(fake: &Fake, uri: &Uri, body: &[u8]) -> Response {
     })
 }
 
-/// Waits until `holds`, looking again and again.
+/// Polls until `holds`.
 pub(crate) async fn eventually(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_mins(1);
     while !holds() {

@@ -1,0 +1,183 @@
+//! The state that tasks share, and how `/status` shows it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use serde::Serialize;
+use swansong_runtime::supervisor::{TaskStatus, Tasks};
+use tokio::sync::watch;
+
+use crate::checks::DialOutcome;
+use crate::finding::{Ready, Report};
+use crate::metrics::Metrics;
+use crate::node::NodeState;
+use crate::preload::{InjectedPod, PodVerdict};
+use crate::readiness::{CheckState, Condition};
+use crate::relay::{NpuPod, View as FaultView};
+
+/// The state of the rounds of checks.
+#[derive(Debug, Clone)]
+pub(super) enum Round {
+    Pending,
+    Hanging,
+    Failed(String),
+    Completed(Arc<Report>),
+}
+
+impl Round {
+    pub(super) fn check_state(&self) -> CheckState<'_> {
+        match self {
+            Self::Pending => CheckState::Pending,
+            Self::Hanging => CheckState::Hanging,
+            Self::Failed(problem) => CheckState::Failed(problem),
+            Self::Completed(report) => CheckState::Completed(&report.checks),
+        }
+    }
+}
+
+/// Each field is written by one task and read by others.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) node_name: String,
+    pub(super) boot_id: Option<String>,
+    pub(super) tasks: Tasks,
+    pub(super) metrics: Metrics,
+    pub(super) round: watch::Sender<Round>,
+    /// Whether the desired status is about to change.
+    pub(super) is_settling: watch::Sender<bool>,
+    pub(super) desired: watch::Sender<Option<Ready>>,
+    pub(super) dial_outcome: watch::Sender<Option<DialOutcome>>,
+    /// The observed Node; `None` if it is unknown.
+    pub(super) node: watch::Sender<Option<Arc<NodeState>>>,
+    pub(super) pods: watch::Sender<Vec<InjectedPod>>,
+    pub(super) verdicts: watch::Sender<Arc<Vec<PodVerdict>>>,
+    /// The Pods that use NPUs; read only if faults are reported.
+    pub(super) npu_pods: watch::Sender<Option<Arc<Vec<NpuPod>>>>,
+    /// The state of the fault pipeline; `None` if faults aren't reported.
+    pub(super) faults: watch::Sender<Option<Arc<FaultView>>>,
+    is_ready: AtomicBool,
+}
+
+/// The content of `/status`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status<'a> {
+    node: &'a str,
+    version: &'static str,
+    boot_id: Option<&'a str>,
+    /// The status that the Node should show.
+    desired: Option<Ready>,
+    /// What the Node shows; `null` if it is unknown.
+    observed: Option<ObservedStatus<'a>>,
+    /// The last completed round of checks.
+    report: Option<&'a Report>,
+    checks_hang: bool,
+    preload: &'a [PodVerdict],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    faults: Option<&'a FaultView>,
+    tasks: Vec<TaskStatus>,
+}
+
+#[derive(Serialize)]
+struct ObservedStatus<'a> {
+    condition: Option<ConditionStatus<'a>>,
+    label: Option<&'a str>,
+    tainted: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ConditionStatus<'a> {
+    status: Ready,
+    reason: &'a str,
+    message: &'a str,
+    last_heartbeat_time: String,
+    last_transition_time: String,
+}
+
+impl Shared {
+    pub(super) fn new(node_name: String, boot_id: Option<String>, tasks: Tasks, metrics: Metrics) -> Self {
+        Self {
+            node_name,
+            boot_id,
+            tasks,
+            metrics,
+            round: watch::Sender::new(Round::Pending),
+            is_settling: watch::Sender::new(false),
+            desired: watch::Sender::new(None),
+            dial_outcome: watch::Sender::new(None),
+            node: watch::Sender::new(None),
+            pods: watch::Sender::new(Vec::new()),
+            verdicts: watch::Sender::new(Arc::default()),
+            npu_pods: watch::Sender::new(None),
+            faults: watch::Sender::new(None),
+            is_ready: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn set_desired(&self, desired: Option<Ready>, is_settling: bool) {
+        self.is_settling.send_if_modified(|known| std::mem::replace(known, is_settling) != is_settling);
+        self.desired.send_replace(desired);
+        self.metrics.set_ready(desired);
+    }
+
+    /// Stores the state of the Node, unless a newer one is known: watch and responses of writes are concurrent.
+    pub(super) fn set_node(&self, state: NodeState) {
+        self.node.send_if_modified(|known| {
+            if known.as_ref().is_some_and(|known| !state.is_as_new_as(known) || **known == state) {
+                return false;
+            }
+            *known = Some(Arc::new(state));
+            true
+        });
+    }
+
+    /// The Node shows the result of a completed round.
+    pub(super) fn set_ready(&self) {
+        self.is_ready.store(true, Relaxed);
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_ready.load(Relaxed)
+    }
+
+    /// The content of `/status`, as indented JSON.
+    pub(super) fn status(&self) -> String {
+        let round = self.round.borrow().clone();
+        let node = self.node.borrow().clone();
+        let verdicts = self.verdicts.borrow().clone();
+        let faults = self.faults.borrow().clone();
+        let observed = node.as_ref().map(|node| ObservedStatus {
+            condition: node.observed.condition.as_ref().map(ConditionStatus::of),
+            label: node.observed.label.as_deref(),
+            tainted: node.observed.tainted,
+        });
+        let status = Status {
+            node: &self.node_name,
+            version: env!("CARGO_PKG_VERSION"),
+            boot_id: self.boot_id.as_deref(),
+            desired: *self.desired.borrow(),
+            observed,
+            report: if let Round::Completed(report) = &round { Some(report) } else { None },
+            checks_hang: matches!(round, Round::Hanging),
+            preload: &verdicts,
+            faults: faults.as_deref(),
+            tasks: self.tasks.status(),
+        };
+        // Strings, numbers and lists can always be serialized.
+        serde_json::to_string_pretty(&status).unwrap_or_default() + "\n"
+    }
+}
+
+impl<'a> ConditionStatus<'a> {
+    fn of(condition: &'a Condition) -> Self {
+        let time = |time| humantime::format_rfc3339_seconds(time).to_string();
+        Self {
+            status: condition.status,
+            reason: &condition.reason,
+            message: &condition.message,
+            last_heartbeat_time: time(condition.heartbeat),
+            last_transition_time: time(condition.transition),
+        }
+    }
+}
