@@ -42,7 +42,7 @@ pub(super) fn missing(
     let configured = loader_folders(root);
     let search: Vec<&str> = folders.iter().copied().chain(configured.iter().map(String::as_str)).collect();
     let mut seen = BTreeSet::new();
-    let mut queue: Vec<Entry> = vec![];
+    let mut queue: Vec<Entry> = Vec::new();
     let mut next = Some(library);
     let mut current;
     while let Some(entry) = next {
@@ -80,9 +80,15 @@ enum Found {
 }
 
 fn find<'a>(root: &HostRoot, name: &str, folders: impl Iterator<Item = &'a str>, machine: Machine) -> Found {
+    // The loader doesn't search a name with a slash.
+    let paths: Vec<String> = if name.contains('/') {
+        vec![name.to_owned()]
+    } else {
+        folders.map(|folder| format!("{folder}/{name}")).collect()
+    };
     let mut found = Found::Nothing;
-    for folder in folders {
-        match root.resolve(format!("{folder}/{name}")) {
+    for path in paths {
+        match root.resolve(path) {
             Ok(entry) if shared_object(&entry, machine).is_ok() => return Found::Library(entry),
             // The loader skips files of other architectures.
             Ok(_) | Err(PathError::Missing | PathError::Loop) => {}

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::pace::{Trouble, What};
 use crate::finding::Ready;
 
-
 /// How long ClusterD may refuse or be silent before it is told: a restart takes less.
 const PATIENCE: Duration = Duration::from_mins(3);
 /// How long a fault may be held back before that is told.

@@ -108,7 +108,7 @@ fn refuse(code: StatusCode) -> Response {
 
 fn read(fake: &Fake, uri: &Uri) -> Response {
     let query = uri.query().unwrap_or_default();
-    if query.contains("watch=1") {
+    if query.contains("watch=true") {
         return watch(fake, uri);
     }
     fake.with(|inner| {

@@ -191,9 +191,14 @@ async fn the_node_may_be_created_later() {
     let node = fake.with(|inner| inner.node.take());
     let address = fake.serve(ANY.parse().expect("an address")).await;
     let site = Site::start(address).await;
-    eventually("listed", || fake.with(|inner| inner.lists) > 1).await;
+    eventually("both lists are read", || fake.with(|inner| inner.lists) >= 2).await;
     assert_eq!(site.code("/healthz").await, 200);
-    fake.with(|inner| inner.node = node);
+    fake.with(|inner| {
+        inner.version += 1;
+        let version = inner.version.to_string();
+        inner.node = node;
+        inner.node.as_mut().expect("a Node")["metadata"]["resourceVersion"] = version.into();
+    });
     eventually("written", || fake.status().as_deref() == Some("True")).await;
 }
 

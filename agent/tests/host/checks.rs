@@ -260,7 +260,11 @@ fn missing_dependencies_of_a_library_are_reported() {
         std::fs::write(&source, "int swansong_fake(void) { return 0; }\n").expect("written");
         let library = folder.join(name);
         let mut cc = std::process::Command::new("cc");
-        cc.args(["-shared", "-fPIC", "-nostdlib", "-Wl,--no-as-needed"]).arg("-o").arg(&library).arg(source);
+        cc.args(["-shared", "-fPIC", "-nostdlib", "-Wl,--no-as-needed"])
+            .arg(format!("-Wl,-soname,{name}"))
+            .arg("-o")
+            .arg(&library)
+            .arg(source);
         cc.args(needs.iter().map(|needed| folder.join(needed)));
         assert!(cc.status().expect("cc").success(), "{name}");
         host.mode(&format!("/{}", library.strip_prefix(host.path("/")).expect("below").display()), 0o644);
@@ -283,8 +287,7 @@ fn missing_dependencies_of_a_library_are_reported() {
         &format!("{DRIVER}/lib64/common/libmmpa.so.1"),
         std::fs::read(common.join("libc_sec.so")).expect("read"),
     );
-    let linked = std::process::Command::new("readelf").arg("-d").arg(driver.join("libdcmi.so")).output();
-    assert_eq!(check(&settings).reason, Reason::LibrariesValid, "{:?} {linked:?}", check(&settings));
+    assert_eq!(check(&settings).reason, Reason::LibrariesValid, "{:?}", check(&settings));
     host.remove(&format!("{DRIVER}/lib64/common/libc_sec.so"));
     let finding = check(&settings);
     assert_eq!(finding.reason, Reason::DependencyMissing);
