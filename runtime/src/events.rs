@@ -76,7 +76,7 @@ impl EventMetrics {
     }
 }
 
-/// Accepts Events.
+/// The sending end of the queue.
 #[derive(Debug, Clone)]
 pub struct EventSender {
     queue: mpsc::Sender<Event>,

@@ -17,7 +17,7 @@ const DAY: Duration = Duration::from_hours(24);
 pub struct ReferenceClock {
     /// The clock's owner in messages, such as "the API server".
     pub owner: String,
-    /// Its time.
+    /// The time that it shows.
     pub time: SystemTime,
 }
 

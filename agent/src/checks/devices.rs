@@ -36,12 +36,12 @@ pub fn manager(root: &HostRoot, product: &Product) -> Finding {
     first.unwrap_or_else(|| Finding::new(Reason::FamilyUnknown, "the manager's device node is unknown"))
 }
 
-/// Checks `/dev/hisi_hdc`.
+/// Checks the device node `/dev/hisi_hdc`.
 pub fn hdc(root: &HostRoot, product: &Product) -> Finding {
     shared(root, "/dev/hisi_hdc", product, product.requires(|profile| profile.hdc))
 }
 
-/// Checks `/dev/devmm_svm`.
+/// Checks the device node `/dev/devmm_svm`.
 pub fn svm(root: &HostRoot, product: &Product) -> Finding {
     shared(root, "/dev/devmm_svm", product, product.requires(|profile| profile.svm))
 }

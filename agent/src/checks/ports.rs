@@ -123,7 +123,7 @@ fn reserved(root: &HostRoot) -> Option<Vec<(u16, u16)>> {
     ranges(content.trim())
 }
 
-/// Parses `8000,9601-9602`.
+/// Parses ranges such as `8000,9601-9602`.
 fn ranges(text: &str) -> Option<Vec<(u16, u16)>> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     parts

@@ -110,7 +110,7 @@ pub fn pci_ids() -> BTreeMap<u16, Family> {
 /// The product family of a node, if known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Product {
-    /// The family.
+    /// The product family, if known.
     pub family: Option<Family>,
     /// How it was detected, or why it wasn't.
     pub evidence: String,
@@ -119,7 +119,7 @@ pub struct Product {
 /// Whether a host must have something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requirement {
-    /// It must.
+    /// The host must have it.
     Yes,
     /// This family doesn't have it.
     No(Family),

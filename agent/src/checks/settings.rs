@@ -17,7 +17,7 @@ pub struct Settings {
     pub pci_ids: BTreeMap<u16, Family>,
     /// The number of NPUs of each node; any number above zero if `None`.
     pub npus: Option<u32>,
-    /// The driver.
+    /// Requirements of the driver.
     pub driver: DriverSettings,
     /// Paths of npu-smi instead of the usual ones; empty for the usual ones.
     pub npu_smi: Vec<String>,
@@ -29,7 +29,7 @@ pub struct Settings {
     pub paths: Vec<String>,
     /// The ports that hostNetwork jobs need; not checked if empty.
     pub ports: Vec<u16>,
-    /// ClusterD.
+    /// How ClusterD is dialled.
     pub clusterd: ClusterdSettings,
     /// The tolerated difference from the API server's clock.
     pub max_skew: Duration,

@@ -11,7 +11,7 @@ use crate::host::{Entry, HostRoot, PathResult};
 /// Write permission of group and others: `DefaultWriteFileMode`.
 const WRITABLE: u32 = 0o022;
 
-/// MindCluster's `maxPathDepth`.
+/// The limit `maxPathDepth` of MindCluster.
 const MAX_DEPTH: usize = 20;
 
 /// The required owner of a library.
@@ -19,7 +19,7 @@ const MAX_DEPTH: usize = 20;
 pub enum Trust {
     /// This user, who alone can write it. MindCluster's components require 0.
     Owner(u32),
-    /// Any user.
+    /// Any user may own and write it.
     Anyone,
 }
 

@@ -48,7 +48,7 @@ pub enum CheckName {
     Ports,
     /// Whether ClusterD is reachable.
     Clusterd,
-    /// The clock.
+    /// Whether the clock shows a plausible time.
     Clock,
 }
 

@@ -57,7 +57,7 @@ impl Ready {
         }
     }
 
-    /// The name.
+    /// The spelling of a condition's status.
     pub fn as_str(self) -> &'static str {
         self.into()
     }

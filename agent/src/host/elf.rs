@@ -19,9 +19,9 @@ use super::root::{Entry, PathError};
 pub struct Machine(u16);
 
 impl Machine {
-    /// x86-64.
+    /// The architecture x86-64.
     pub const X86_64: Self = Self(EM_X86_64);
-    /// 64-bit ARM.
+    /// The 64-bit ARM architecture.
     pub const AARCH64: Self = Self(EM_AARCH64);
 
     /// The architecture of this program, which is also the node's.

@@ -64,7 +64,7 @@ macro_rules! part_of {
 part_of!(NodeObject, Node, ClusterResourceScope);
 part_of!(PodObject, Pod, NamespaceResourceScope);
 
-/// A Node.
+/// The parts of a Node that the agent reads.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeObject {
@@ -84,7 +84,7 @@ struct NodeStatus {
     capacity: Option<BTreeMap<String, Quantity>>,
 }
 
-/// A Pod.
+/// The parts of a Pod that the agent reads.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct PodObject {
@@ -149,7 +149,7 @@ pub struct NodeState {
     pub observed: ObservedNode,
     /// The condition [`FAULTS_CONDITION`].
     pub faults: Option<Condition>,
-    /// All taints.
+    /// All taints, including those of other clients.
     pub taints: Vec<Value>,
     /// The number of NPUs by the Node's capacity.
     pub npus: Option<u32>,

@@ -62,7 +62,7 @@ pub struct PodVerdict {
 pub struct ContainerVerdict {
     /// The container's name.
     pub name: String,
-    /// The verdict.
+    /// Whether its preload is live.
     #[serde(flatten)]
     pub verdict: Verdict,
 }

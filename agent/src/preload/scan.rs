@@ -51,9 +51,9 @@ pub enum ScanError {
     /// The path isn't a procfs.
     #[error("{path} can't be read ({problem}); mount /proc of the host there")]
     Proc {
-        /// The path.
+        /// The file or folder below it.
         path: String,
-        /// The error.
+        /// The error of the access.
         problem: String,
     },
 }

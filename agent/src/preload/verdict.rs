@@ -24,7 +24,7 @@ pub struct ObservedProcess {
     pub pid: i32,
     /// Its start time, in clock ticks after boot.
     pub started: u64,
-    /// Its age.
+    /// The age at the time of the scan.
     pub age: Duration,
     /// The name of its program.
     pub name: String,
@@ -37,9 +37,9 @@ pub struct ObservedProcess {
 /// Whether a process's environment contains LD_PRELOAD. The value isn't kept, since it may contain private paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Environment {
-    /// It does.
+    /// The environment contains LD_PRELOAD.
     WithPreload,
-    /// It doesn't.
+    /// The environment doesn't contain LD_PRELOAD.
     WithoutPreload,
     /// The process has overwritten its environment.
     Hidden,
@@ -101,7 +101,7 @@ impl Outcome {
 pub struct Verdict {
     /// Whether the preload is live.
     pub outcome: Outcome,
-    /// The reason.
+    /// The reason for the outcome.
     pub reason: PreloadReason,
     /// Details and what to do.
     pub message: String,
@@ -120,7 +120,7 @@ pub struct MissingLibrary {
     pub program: String,
     /// The path of the library.
     pub library: String,
-    /// The reason.
+    /// Why it isn't live.
     pub reason: PreloadReason,
 }
 

@@ -77,7 +77,7 @@ impl Problem {
 /// Status, reason and message of the desired condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConditionDetails {
-    /// The status.
+    /// The status of the condition.
     pub status: Ready,
     /// The reason of the first check that doesn't pass, or a [`ConditionReason`].
     pub reason: String,

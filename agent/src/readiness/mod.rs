@@ -88,7 +88,7 @@ pub struct ObservedNode {
 /// A condition of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
-    /// The status.
+    /// The status of the condition.
     pub status: Ready,
     /// The CamelCase reason.
     pub reason: String,
@@ -124,9 +124,9 @@ impl WriteCause {
 /// An update of the Node, written in one request. Label and condition are always consistent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeUpdate {
-    /// The cause.
+    /// The cause of the write.
     pub cause: WriteCause,
-    /// The condition.
+    /// The condition `DumpReady`.
     pub condition: Condition,
     /// The value of the label.
     pub label: &'static str,

@@ -1,4 +1,4 @@
-//! Limits corrections.
+//! Limits corrections of other clients' changes.
 
 use std::time::Duration;
 

@@ -50,7 +50,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// What an agent needs.
 #[derive(Debug)]
 pub struct Parts {
-    /// The configuration.
+    /// The agent's configuration.
     pub config: Config,
     /// The path of the host's file system.
     pub host_root: PathBuf,

@@ -74,7 +74,7 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) -> Infalli
     }
 }
 
-/// Every task.
+/// Fails if any task is unhealthy.
 async fn health(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
     verdict(&shared.tasks.unhealthy())
 }

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 pub(crate) enum Trouble {
     Code(u16),
     RetryAfter(u64),
-    /// No response.
+    /// The request gets no response.
     Silence,
 }
 

@@ -14,7 +14,7 @@ use crate::api::{Fake, Trouble, eventually};
 
 const ANY: &str = "127.0.0.1:0";
 
-/// Short limits.
+/// Limits that make failures quick.
 fn timing() -> Timing {
     Timing {
         watch: Duration::from_secs(1),

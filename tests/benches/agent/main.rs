@@ -1,8 +1,8 @@
-//! What the running agent costs when nothing happens: memory and CPU, with 5,000 processes on the host.
+//! Memory and CPU of an idle agent with 5,000 processes on the host.
 //!
-//! The real program against a real API server, with the machine's own `/proc`. Two cases: nobody holds the ports of a
-//! job, and somebody does, so that each round looks for the holder among all processes. One injected Pod is bound to the
-//! node, so that the preload check goes through all processes as well.
+//! The real program runs against a real API server with the machine's own `/proc`. In the first case the ports of a job are
+//! free; in the second one is in use, and each round checks its owner. One injected Pod is bound to the node, so the
+//! preload check reads all processes too.
 
 use std::fs;
 use std::net::TcpListener;
@@ -36,11 +36,15 @@ fn main() -> anyhow::Result<ExitCode> {
     })?;
     let sleepers: Vec<ChildGuard> = (0..PROCESSES).map(|_| sleeper()).collect::<anyhow::Result<_>>()?;
     let listener = TcpListener::bind("127.0.0.1:0").context("no port")?;
-    let held = listener.local_addr()?.port();
-    println!("| {PROCESSES} processes, and | RSS MiB | CPU, % of a core |\n|---|---|---|");
-    for (case, ports) in [("no port held", "[1]".to_owned()), ("a port of a job held", format!("[{held}]"))] {
-        let (memory, share) = measure(&cluster, &ports, window)?;
-        println!("| {case} | {memory:.1} | {share:.2} |");
+    let used = listener.local_addr()?.port();
+    println!(
+        "| {PROCESSES} processes, and | anonymous MiB | RSS MiB | CPU, % of a core |\n|---|---|---|---|"
+    );
+    for (case, ports) in
+        [("no port in use", "[1]".to_owned()), ("a port of a job in use", format!("[{used}]"))]
+    {
+        let Cost { anonymous, resident, cpu } = measure(&cluster, &ports, window)?;
+        println!("| {case} | {anonymous:.1} | {resident:.1} | {cpu:.2} |");
     }
     drop(sleepers);
     runtime.block_on(cluster.stop())?;
@@ -53,7 +57,7 @@ async fn prepare(cluster: &Cluster) -> anyhow::Result<()> {
     let node = serde_json::from_value(json!({"metadata": {"name": NODE}}))?;
     Api::<Node>::all(client.clone()).create(&PostParams::default(), &node).await?;
     let namespace = cluster.namespace("bench").await?;
-    let record = json!({"version": 1, "containers": {"ascend": {"env": ["LD_PRELOAD"]}}}).to_string();
+    let record = json!({"version": 1, "containers": {"ascend": {"preload": {"libraries": ["/c/libmspti.so", "/t/libtaskd.so"]}}}}).to_string();
     let pod = json!({
         "metadata": {"name": "job", "annotations": {"swansong.dev/injected": record}},
         "spec": {"nodeName": NODE, "containers": [{"name": "ascend", "image": "i", "env": [{"name": "LD_PRELOAD", "value": "/c/libmspti.so:/t/libtaskd.so"}]}]},
@@ -73,7 +77,14 @@ fn sleeper() -> anyhow::Result<ChildGuard> {
     Ok(ChildGuard(child.context("sleep can't be started")?))
 }
 
-fn measure(cluster: &Cluster, ports: &str, window: Duration) -> anyhow::Result<(f64, f64)> {
+/// Memory in MiB, CPU in percent of a core.
+struct Cost {
+    anonymous: f64,
+    resident: f64,
+    cpu: f64,
+}
+
+fn measure(cluster: &Cluster, ports: &str, window: Duration) -> anyhow::Result<Cost> {
     let folder = tempfile::tempdir()?;
     let config = folder.path().join("agent.yaml");
     fs::write(&config, format!("ports: {ports}\nclusterd: {{dial: false}}\n"))?;
@@ -86,15 +97,19 @@ fn measure(cluster: &Cluster, ports: &str, window: Duration) -> anyhow::Result<(
         .context("the agent can't be started")?;
     let agent = ChildGuard(agent);
     let process = Process::new(agent.0.id().cast_signed())?;
-    // The start isn't the idle state.
+    // The agent is idle some seconds after its start.
     sleep(Duration::from_secs(15));
     let (before, begun) = (cpu(&process)?, Instant::now());
     sleep(window);
     let share = cpu(&process)?.saturating_sub(before).as_secs_f64() / begun.elapsed().as_secs_f64();
-    let kilobytes = process.status()?.vmrss.context("no VmRSS")?;
+    let status = process.status()?;
     #[allow(clippy::cast_precision_loss, reason = "a few thousand")]
-    let memory = kilobytes as f64 / 1024.0;
-    Ok((memory, share * 100.0))
+    let mebibytes = |kilobytes: u64| kilobytes as f64 / 1024.0;
+    Ok(Cost {
+        anonymous: mebibytes(status.rssanon.context("no RssAnon")?),
+        resident: mebibytes(status.vmrss.context("no VmRSS")?),
+        cpu: share * 100.0,
+    })
 }
 
 /// The kernel counts in ticks of 10 ms.
