@@ -67,7 +67,7 @@ impl From<rcgen::Error> for CaError {
 
 /// A new certificate and its key as PEM.
 pub struct IssuedCertificate {
-    /// The certificate.
+    /// The certificate as PEM.
     pub certificate: String,
     /// The private key, PKCS#8.
     pub key: String,

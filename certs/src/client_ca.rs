@@ -1,29 +1,30 @@
 //! Client certificates: the CAs that sign them, from a file that may change while the server runs.
 
 use std::convert::Infallible;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::ring::Ticketer;
+use rustls::crypto::ring::{Ticketer, default_provider};
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::ProducesTickets;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error as RustlsError, SignatureScheme};
+use rustls::server::{ProducesTickets, WebPkiClientVerifier};
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, Error as RustlsError, RootCertStore, SignatureScheme,
+};
 use swansong_runtime::config::poll;
 
-use crate::event::{Event, Observer, Source};
-use crate::read_error::remedy;
-use crate::tls::{ClientCas, TlsError, client_verifier};
+use crate::event::{Event, FailureReporter, Observer, Source};
+use crate::pair::read_chain;
+use crate::read_error::{ReadError, read_file};
+use crate::tls::TlsError;
 
 /// Verifies client certificates by the current CAs. A handshake reads one pointer and never waits.
 ///
-/// [`server_config_with_clients`](crate::server_config_with_clients) takes it once, and [`ClientVerifier::replace`] sets
-/// new CAs. Open connections remain open.
+/// [`server_config`](crate::server_config) takes it once, and [`ClientVerifier::replace`] sets new CAs. Open connections
+/// remain open.
 #[derive(Debug)]
 pub struct ClientVerifier {
     rules: ArcSwap<Rules>,
@@ -35,30 +36,41 @@ pub struct ClientVerifier {
 struct Rules {
     verifier: Arc<dyn ClientCertVerifier>,
     tickets: Arc<dyn ProducesTickets>,
+    cas: usize,
 }
 
 impl Rules {
-    fn new(cas: &ClientCas) -> Result<Self, TlsError> {
-        Ok(Self { verifier: client_verifier(cas)?, tickets: Ticketer::new()? })
+    /// One invalid certificate is an error: leaving it out would lock out its clients without an explanation.
+    fn new(name: &str, pem: &[u8]) -> Result<Self, TlsError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in read_chain(name, pem)? {
+            let failed =
+                |error: RustlsError| TlsError::ClientCa { name: name.to_owned(), problem: error.to_string() };
+            roots.add(certificate).map_err(failed)?;
+        }
+        let cas = roots.len();
+        let provider = Arc::new(default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
+        Ok(Self { verifier, tickets: Ticketer::new()?, cas })
     }
 }
 
 impl ClientVerifier {
-    /// Creates a verifier with these CAs.
-    pub fn new(cas: &ClientCas) -> Result<Arc<Self>, TlsError> {
-        let rules = ArcSwap::from_pointee(Rules::new(cas)?);
-        Ok(Arc::new(Self { rules, pem: Mutex::new(cas.pem.clone()) }))
+    /// Creates a verifier with the CAs of a PEM text. `name` is its name in errors, for example the file path.
+    pub fn new(name: &str, pem: &[u8]) -> Result<Arc<Self>, TlsError> {
+        let rules = ArcSwap::from_pointee(Rules::new(name, pem)?);
+        Ok(Arc::new(Self { rules, pem: Mutex::new(pem.to_owned()) }))
     }
 
     /// Verifies by these CAs from the next handshake on. Returns whether they differ from the previous ones. Invalid CAs
     /// change nothing.
-    pub fn replace(&self, cas: &ClientCas) -> Result<bool, TlsError> {
-        let mut pem = self.pem.lock().unwrap_or_else(PoisonError::into_inner);
-        if *pem == cas.pem {
+    pub fn replace(&self, name: &str, pem: &[u8]) -> Result<bool, TlsError> {
+        let mut current = self.pem.lock().unwrap_or_else(PoisonError::into_inner);
+        if *current == pem {
             return Ok(false);
         }
-        self.rules.store(Arc::new(Rules::new(cas)?));
-        pem.clone_from(&cas.pem);
+        self.rules.store(Arc::new(Rules::new(name, pem)?));
+        pem.clone_into(&mut current);
         Ok(true)
     }
 }
@@ -124,13 +136,8 @@ impl ProducesTickets for ClientVerifier {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientCaError {
     /// The file can't be read.
-    #[error("{path} can't be read: {}", remedy(problem))]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        problem: io::Error,
-    },
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// The content is invalid.
     #[error(transparent)]
     Invalid(#[from] TlsError),
@@ -141,16 +148,18 @@ pub struct ClientCaWatcher {
     path: PathBuf,
     verifier: Arc<ClientVerifier>,
     observer: Arc<dyn Observer>,
-    failing: Option<String>,
+    failures: FailureReporter,
 }
 
 impl ClientCaWatcher {
     /// Reads the file for the first time. The server ends with the error, so that a wrong mount is noticed.
     pub fn open(path: impl AsRef<Path>, observer: Arc<dyn Observer>) -> Result<Self, ClientCaError> {
         let path = path.as_ref().to_owned();
-        let cas = read(&path)?;
-        let watcher = Self { verifier: ClientVerifier::new(&cas)?, path, observer, failing: None };
-        watcher.report_loaded(&cas);
+        let pem = read_file(&path)?;
+        let verifier = ClientVerifier::new(&path.display().to_string(), &pem)?;
+        let failures = FailureReporter::new(Source::ClientCa, Arc::clone(&observer));
+        let watcher = Self { path, verifier, observer, failures };
+        watcher.report_loaded();
         Ok(watcher)
     }
 
@@ -161,51 +170,35 @@ impl ClientCaWatcher {
 
     /// Reads the file once. A failure is reported when it begins or changes, and its end as `Recovered`.
     pub fn poll(&mut self) -> Result<(), ClientCaError> {
-        let cas = read(&self.path);
-        self.process(cas)
+        let pem = read_file(&self.path);
+        self.process(pem)
     }
 
     /// Reads the file every `every` without end.
     pub async fn run(mut self, every: Duration) -> Infallible {
         let path = self.path.clone();
         // `process` reports failures, and the next poll retries.
-        poll(every, move || read(&path), |cas| drop(self.process(cas))).await
+        poll(every, move || read_file(&path), |pem| drop(self.process(pem))).await
     }
 
-    fn process(&mut self, cas: Result<ClientCas, ClientCaError>) -> Result<(), ClientCaError> {
-        let outcome = cas.and_then(|cas| {
-            let new = self.verifier.replace(&cas)?;
-            Ok(new.then_some(cas))
-        });
-        match outcome {
-            Ok(new) => {
-                if self.failing.take().is_some() {
-                    self.observer.observe(&Event::Recovered { source: Source::ClientCa });
+    fn process(&mut self, pem: Result<Vec<u8>, ReadError>) -> Result<(), ClientCaError> {
+        let name = self.path.display().to_string();
+        let replaced = pem
+            .map_err(ClientCaError::from)
+            .and_then(|pem| self.verifier.replace(&name, &pem).map_err(ClientCaError::from));
+        match &replaced {
+            Ok(replaced) => {
+                self.failures.recovered();
+                if *replaced {
+                    self.report_loaded();
                 }
-                if let Some(cas) = new {
-                    self.report_loaded(&cas);
-                }
-                Ok(())
             }
-            Err(error) => {
-                let text = error.to_string();
-                if self.failing.as_ref() != Some(&text) {
-                    self.observer.observe(&Event::Failed { source: Source::ClientCa, error: text.clone() });
-                    self.failing = Some(text);
-                }
-                Err(error)
-            }
+            Err(error) => self.failures.failed(error),
         }
+        replaced.map(drop)
     }
 
-    fn report_loaded(&self, cas: &ClientCas) {
-        self.observer.observe(&Event::ClientCaLoaded { cas: cas.count() });
-    }
-}
-
-fn read(path: &Path) -> Result<ClientCas, ClientCaError> {
-    match fs::read(path) {
-        Ok(pem) => Ok(ClientCas { name: path.display().to_string(), pem }),
-        Err(problem) => Err(ClientCaError::Read { path: path.to_owned(), problem }),
+    fn report_loaded(&self) {
+        self.observer.observe(&Event::ClientCaLoaded { cas: self.verifier.rules.load().cas });
     }
 }

@@ -15,7 +15,7 @@ use crate::ca_certificate::{CaCertificate, CaId};
 use crate::clock::{rfc3339, unix_time};
 use crate::pair::{Pair, PairError, PemPair};
 use crate::secret_data::{RotationRequest, SecretData, StoredPair, TrustedCas, VerifiedSecret};
-use crate::settings::Settings;
+use crate::settings::{Settings, renewal_due};
 
 /// Why a new CA is needed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -81,32 +81,32 @@ pub enum LeafReason {
 /// The next change of the Secret.
 #[derive(Debug)]
 pub enum Decision {
-    /// No change.
+    /// The Secret stays unchanged.
     Keep(Box<VerifiedSecret>),
     /// Issue a leaf of the stored CA.
     IssueLeaf {
         /// The stored CA.
         ca: Box<CertificateAuthority>,
-        /// Why.
+        /// Why the leaf is issued.
         reason: LeafReason,
     },
     /// Create the next CA and keep the current one in use.
     Announce {
         /// The stored leaf and CAs.
         verified: Box<VerifiedSecret>,
-        /// Why.
+        /// Why a new CA is needed.
         reason: CaReason,
     },
     /// Take the announced CA into use and issue its leaf.
     Promote {
         /// The announced CA.
         next: Box<CertificateAuthority>,
-        /// Why.
+        /// Why a new CA is needed.
         reason: CaReason,
     },
     /// Create a CA and a leaf and use both at once.
     IssueAll {
-        /// Why.
+        /// Why a new CA is needed.
         reason: CaReason,
     },
     /// Keep these CAs, found in a `caBundle`, as earlier ones, and set the missing times of expiry.
@@ -155,7 +155,7 @@ pub fn decide(name: &str, secret: Option<&SecretData>, now: SystemTime, settings
     let reason = if data.request == Some(RotationRequest::Leaf) {
         Some(LeafReason::Requested)
     } else {
-        leaf_due(&pair, current, now, settings)
+        leaf_due(&pair, current, now)
     };
     if let Some(reason) = reason {
         return Decision::IssueLeaf { ca: Box::new(ca), reason };
@@ -163,7 +163,7 @@ pub fn decide(name: &str, secret: Option<&SecretData>, now: SystemTime, settings
     let reason = if data.request == Some(RotationRequest::Ca) {
         Some(CaReason::Requested)
     } else {
-        let due = settings.ca_renewal.due(current.not_before(), current.not_after());
+        let due = renewal_due(current.not_before(), current.not_after());
         (now >= due).then(|| CaReason::Due { not_after: rfc3339(current.not_after()) })
     };
     keep(data, current.clone(), pair, next, reason)
@@ -280,8 +280,8 @@ fn verify(pair: &Pair, ca: &CaCertificate, now: SystemTime) -> Result<(), rustls
 }
 
 /// A leaf that expires with its CA isn't renewed: a new one would expire at the same time.
-fn leaf_due(pair: &Pair, ca: &CaCertificate, now: SystemTime, settings: &Settings) -> Option<LeafReason> {
-    let due = settings.leaf_renewal.due(pair.not_before(), pair.not_after());
+fn leaf_due(pair: &Pair, ca: &CaCertificate, now: SystemTime) -> Option<LeafReason> {
+    let due = renewal_due(pair.not_before(), pair.not_after());
     (now >= due && pair.not_after() < ca.not_after())
         .then(|| LeafReason::Due { not_after: rfc3339(pair.not_after()) })
 }

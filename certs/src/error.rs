@@ -17,7 +17,7 @@ pub enum ManagerError {
         source_of: Source,
         /// The verb of the request.
         verb: &'static str,
-        /// The object.
+        /// Kind and name of the object.
         object: String,
         /// The response, and what to do.
         problem: String,
@@ -27,7 +27,7 @@ pub enum ManagerError {
         "{object} belongs to cert-manager, so it is not changed; mount it and give its files to the webhook, or name another Secret"
     )]
     Foreign {
-        /// The Secret.
+        /// Name of the Secret.
         object: String,
     },
     /// The webhook configuration doesn't exist.
@@ -35,7 +35,7 @@ pub enum ManagerError {
         "{object} doesn't exist, so the API server calls no webhook; apply the manifests, or correct the name"
     )]
     NoConfiguration {
-        /// The configuration.
+        /// Name of the configuration.
         object: String,
     },
     /// Every attempt conflicted with another writer.
@@ -45,7 +45,7 @@ pub enum ManagerError {
     Conflict {
         /// The object's kind.
         source_of: Source,
-        /// The object.
+        /// Kind and name of the object.
         object: String,
         /// The number of attempts.
         attempts: usize,
@@ -57,7 +57,7 @@ pub enum ManagerError {
         "this replica renewed {object} {renewals} times within {} s and it is due again ({reason}); see the audit log for other writers, and compare their clocks and --service names", window.as_secs()
     )]
     RenewedTooOften {
-        /// The Secret.
+        /// Name of the Secret.
         object: String,
         /// The number of renewals.
         renewals: usize,
@@ -74,7 +74,7 @@ pub enum ManagerError {
     Timeout {
         /// The object's kind.
         source_of: Source,
-        /// The timeout.
+        /// Duration of the timeout.
         after: Duration,
     },
 }

@@ -1,6 +1,7 @@
 //! Events that this crate reports to logs and metrics.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use strum::{Display, EnumDiscriminants, EnumIter, IntoStaticStr};
@@ -51,14 +52,14 @@ pub enum Event {
     },
     /// This replica created a CA and took it into use at once.
     CaIssued {
-        /// Why.
+        /// Why a CA was needed.
         reason: String,
         /// When the CA expires.
         not_after: SystemTime,
     },
     /// This replica issued a leaf and stored it.
     LeafIssued {
-        /// Why.
+        /// Why a leaf was needed.
         reason: String,
         /// Serial number of the leaf.
         serial: String,
@@ -67,14 +68,14 @@ pub enum Event {
     },
     /// This replica created the next CA and stored it.
     CaAnnounced {
-        /// Why.
+        /// Why a CA is needed.
         reason: String,
         /// When the CA expires.
         not_after: SystemTime,
     },
     /// This replica took the announced CA into use.
     CaPromoted {
-        /// Why.
+        /// Why at this time.
         reason: String,
         /// When the CA expires.
         not_after: SystemTime,
@@ -83,7 +84,7 @@ pub enum Event {
     CaRetired {
         /// ID of the CA.
         id: CaId,
-        /// Why.
+        /// Why it was removed.
         reason: String,
     },
     /// This replica added a CA to the previous ones that a `caBundle` contained and the Secret didn't.
@@ -120,14 +121,14 @@ pub enum Event {
     },
     /// This machine's clock differs from the API server's, whose clock is used from now on.
     ClockSkewDetected {
-        /// The difference.
+        /// The difference between the clocks.
         skew: ClockSkew,
     },
     /// The two clocks agree again.
     ClockSkewResolved,
     /// The annotation [`ROTATE`](crate::ROTATE) has an unknown value.
     UnknownRotationRequest {
-        /// The value.
+        /// Value of the annotation.
         value: String,
     },
     /// The CAs that sign client certificates changed.
@@ -245,5 +246,36 @@ where
 {
     fn observe(&self, event: &Event) {
         self(event);
+    }
+}
+
+/// Reports the failures of one source when they begin or change, and their end.
+pub(crate) struct FailureReporter {
+    source: Source,
+    observer: Arc<dyn Observer>,
+    failing: Option<String>,
+}
+
+impl FailureReporter {
+    pub(crate) const fn new(source: Source, observer: Arc<dyn Observer>) -> Self {
+        Self { source, observer, failing: None }
+    }
+
+    pub(crate) const fn is_failing(&self) -> bool {
+        self.failing.is_some()
+    }
+
+    pub(crate) fn failed(&mut self, error: &impl fmt::Display) {
+        let error = error.to_string();
+        if self.failing.as_ref() != Some(&error) {
+            self.observer.observe(&Event::Failed { source: self.source, error: error.clone() });
+            self.failing = Some(error);
+        }
+    }
+
+    pub(crate) fn recovered(&mut self) {
+        if self.failing.take().is_some() {
+            self.observer.observe(&Event::Recovered { source: self.source });
+        }
     }
 }

@@ -4,9 +4,7 @@
 //! the files contain another valid one.
 
 use std::convert::Infallible;
-use std::fs;
 use std::hash::{BuildHasher, RandomState};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,9 +12,9 @@ use std::time::{Duration, SystemTime};
 use swansong_runtime::config::poll;
 
 use crate::clock::Clock;
-use crate::event::{Event, Observer, Source};
+use crate::event::{Event, FailureReporter, Observer, Source};
 use crate::pair::{Pair, PairError, PemPair};
-use crate::read_error::remedy;
+use crate::read_error::{ReadError, read_file};
 use crate::resolver::Resolver;
 
 /// The default interval between reads. The kubelet takes up to a minute to update a mounted Secret.
@@ -29,13 +27,8 @@ const READ_ATTEMPTS: usize = 3;
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// A file can't be read.
-    #[error("{path} can't be read: {}", remedy(problem))]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        problem: io::Error,
-    },
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// The content is no valid pair.
     #[error(transparent)]
     Pair(#[from] PairError),
@@ -63,16 +56,16 @@ impl FilePair {
     /// Reads both files.
     ///
     /// The certificate is read before and after the key. If it is equal, the files weren't swapped in between.
-    fn read(&self) -> Result<PairText, FilesError> {
-        let mut certificate = read(&self.certificate)?;
-        let mut key = read(&self.key)?;
+    fn read(&self) -> Result<PairText, ReadError> {
+        let mut certificate = read_file(&self.certificate)?;
+        let mut key = read_file(&self.key)?;
         for _ in 1..READ_ATTEMPTS {
-            let again = read(&self.certificate)?;
+            let again = read_file(&self.certificate)?;
             if again == certificate {
                 break;
             }
             certificate = again;
-            key = read(&self.key)?;
+            key = read_file(&self.key)?;
         }
         Ok(PairText { certificate, key })
     }
@@ -84,10 +77,6 @@ struct PairText {
     key: Vec<u8>,
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, FilesError> {
-    fs::read(path).map_err(|problem| FilesError::Read { path: path.to_owned(), problem })
-}
-
 /// Publishes the pair in the files to the resolver whenever it changes.
 pub struct FileWatcher {
     files: FilePair,
@@ -97,7 +86,7 @@ pub struct FileWatcher {
     /// Keyed with random numbers of this process, so that the digest of a key in memory is useless elsewhere.
     hasher: RandomState,
     fingerprint: Option<u64>,
-    failing: Option<String>,
+    failures: FailureReporter,
     expiry_reported: bool,
 }
 
@@ -113,10 +102,10 @@ impl FileWatcher {
             files,
             resolver,
             clock,
+            failures: FailureReporter::new(Source::Files, Arc::clone(&observer)),
             observer,
             hasher: RandomState::new(),
             fingerprint: None,
-            failing: None,
             expiry_reported: false,
         }
     }
@@ -136,23 +125,19 @@ impl FileWatcher {
         poll(every, move || files.read(), |text| drop(self.process(text))).await
     }
 
-    fn process(&mut self, text: Result<PairText, FilesError>) -> Result<(), FilesError> {
-        let outcome = text.and_then(|text| self.load(&text));
-        if let Err(error) = &outcome {
-            let error = error.to_string();
-            if self.failing.as_ref() != Some(&error) {
-                self.observer.observe(&Event::Failed { source: Source::Files, error: error.clone() });
-                self.failing = Some(error);
-            }
+    fn process(&mut self, text: Result<PairText, ReadError>) -> Result<(), FilesError> {
+        let loaded = text.map_err(FilesError::from).and_then(|text| self.load(&text));
+        if let Err(error) = &loaded {
+            self.failures.failed(error);
         }
-        outcome
+        loaded
     }
 
     fn load(&mut self, text: &PairText) -> Result<(), FilesError> {
         let now = self.clock.now();
         let name = self.files.certificate.display().to_string();
         let fingerprint = self.hasher.hash_one((&text.certificate, &text.key));
-        if self.fingerprint == Some(fingerprint) && self.failing.is_none() {
+        if self.fingerprint == Some(fingerprint) && !self.failures.is_failing() {
             let Some(pair) = self.resolver.current() else { return Ok(()) };
             pair.check_expiry(&name, now)?;
             self.report_expiry(&pair, now);
@@ -166,9 +151,7 @@ impl FileWatcher {
             key: &text.key,
         };
         let pair = Pair::from_pem(&pem, now)?;
-        if self.failing.take().is_some() {
-            self.observer.observe(&Event::Recovered { source: Source::Files });
-        }
+        self.failures.recovered();
         if self.fingerprint.replace(fingerprint) != Some(fingerprint) {
             let loaded = Event::Loaded {
                 source: Source::Files,

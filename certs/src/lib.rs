@@ -65,11 +65,12 @@ pub use files::{FilePair, FileWatcher, FilesError, POLL_INTERVAL};
 pub use manager::{CHECK_INTERVAL, ManagedObjects, Manager};
 pub use metrics::CertificateMetrics;
 pub use pair::{Pair, PairError, PemPair};
+pub use read_error::ReadError;
 pub use resolver::Resolver;
 pub use rotation::{ObservedBundle, RotationState};
 pub use secret_data::{
     MAX_PREVIOUS, PreviousCa, RotationRequest, SecretData, StoredPair, TrustedCas, VerifiedSecret,
 };
 pub use secret_store::{RETIRED, ROTATE, TRUSTED_UNTIL};
-pub use settings::{CLOCK_TOLERANCE, RenewalPolicy, SETTLE_TIME, Settings};
-pub use tls::{ClientCas, MinimumTls, TlsError, TlsOptions, server_config, server_config_with_clients};
+pub use settings::{CLOCK_TOLERANCE, SETTLE_TIME, Settings};
+pub use tls::{MinimumTls, TlsError, server_config};

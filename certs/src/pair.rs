@@ -53,7 +53,7 @@ pub enum PairError {
         name: String,
         /// Position in the chain, from 1.
         position: usize,
-        /// The damage.
+        /// Description of the damage.
         problem: String,
     },
     /// The text contains no private key.
@@ -95,7 +95,7 @@ pub enum PairError {
     NotYetValid {
         /// Name of the text.
         name: String,
-        /// Serial number.
+        /// Serial number of the certificate.
         serial: String,
         /// Start of its validity.
         not_before: String,
@@ -105,7 +105,7 @@ pub enum PairError {
     Expired {
         /// Name of the text.
         name: String,
-        /// Serial number.
+        /// Serial number of the certificate.
         serial: String,
         /// End of its validity.
         not_after: String,

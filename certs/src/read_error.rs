@@ -1,9 +1,26 @@
 //! Error messages for files that can't be read.
 
+use std::fs;
 use std::io;
+use std::path::{Path, PathBuf};
 
-/// Describes the problem and what to do about it, to follow "can't be read".
-pub(crate) fn remedy(problem: &io::Error) -> String {
+/// A file that can't be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{path} can't be read: {}", remedy(problem))]
+pub struct ReadError {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// The system's error.
+    pub problem: io::Error,
+}
+
+/// Reads a file.
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, ReadError> {
+    fs::read(path).map_err(|problem| ReadError { path: path.to_owned(), problem })
+}
+
+/// Describes the problem and what to do about it.
+fn remedy(problem: &io::Error) -> String {
     match problem.kind() {
         io::ErrorKind::NotFound => "there is no such file; mount it, or correct the path".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied; let this user read it".to_owned(),

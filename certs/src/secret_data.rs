@@ -18,9 +18,9 @@ const MAX_RETIRED: usize = 16;
 /// A certificate and its key as PEM; a key that is absent in the Secret is empty.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub struct StoredPair {
-    /// The certificate.
+    /// The certificate as PEM.
     pub certificate: Vec<u8>,
-    /// The private key.
+    /// The private key as PEM.
     pub key: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ pub struct SecretData {
     pub next_ca: StoredPair,
     /// `previous-ca.crt` and the annotation [`TRUSTED_UNTIL`](crate::TRUSTED_UNTIL), the latest CA first.
     pub previous: Vec<PreviousCa>,
-    /// Annotation [`ROTATE`](crate::ROTATE).
+    /// The annotation [`ROTATE`](crate::ROTATE).
     pub request: Option<RotationRequest>,
     /// Annotation [`RETIRED`](crate::RETIRED), the latest CA first.
     pub retired: Vec<CaId>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use swansong_certs::{
-    Event, FilePair, FileWatcher, POLL_INTERVAL, Resolver, SystemClock, TlsOptions, server_config,
+    Event, FilePair, FileWatcher, MinimumTls, POLL_INTERVAL, Resolver, SystemClock, server_config,
 };
 
 use swansong_clusterd_client::ADDRESS;
@@ -96,10 +96,7 @@ impl Relay {
             Arc::new(log_event),
         );
         certificate.poll()?;
-        let tls = server_config(
-            resolver,
-            &TlsOptions { alpn: vec![b"http/1.1".to_vec()], ..TlsOptions::default() },
-        )?;
+        let tls = server_config(resolver, MinimumTls::Tls13, None)?;
         let client = swansong_runtime::kube::client("swansong-gateway").await.map_err(|problem| {
             anyhow!("the API server has to review the tokens of agents, but {problem}; run in a cluster, or set KUBECONFIG")
         })?;

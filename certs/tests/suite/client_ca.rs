@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use rustls::{HandshakeKind, version};
 use swansong_certs::{
-    ClientCaError, ClientCaWatcher, Event, IssuedCertificate, MinimumTls, Resolver, Source, TlsOptions,
-    server_config_with_clients,
+    ClientCaError, ClientCaWatcher, Event, IssuedCertificate, MinimumTls, Resolver, Source, server_config,
 };
 
 use crate::handshake::{client, client_identity, connect, echo, pair, ping, pki};
@@ -34,8 +33,7 @@ async fn new_client_cas_apply_to_a_running_server_and_invalidate_session_tickets
     for (minimum, version) in [(MinimumTls::Tls13, &version::TLS13), (MinimumTls::Tls12, &version::TLS12)] {
         fs::write(&path, both(&first, &second)).unwrap();
         watcher.poll().unwrap();
-        let options = TlsOptions { minimum, ..TlsOptions::default() };
-        let config = server_config_with_clients(Arc::clone(&resolver), &options, watcher.verifier()).unwrap();
+        let config = server_config(Arc::clone(&resolver), minimum, Some(watcher.verifier())).unwrap();
         let address = echo(config).await;
         let connector = |client_ca: Option<&IssuedCertificate>| {
             client(&ca, &[version], client_ca.map(client_identity).as_ref())

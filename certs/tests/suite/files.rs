@@ -249,7 +249,7 @@ fn key_from_pipe(
             // Opening waits for the reader, which has read the certificate by then.
             let mut pipe = fs::OpenOptions::new().write(true).open(&path).unwrap();
             let answer = serve(read);
-            // Each read uses a pipe of its own.
+            // Each read uses a new pipe.
             let next = path.with_extension("next");
             assert!(Command::new("mkfifo").arg(&next).status().unwrap().success());
             fs::rename(&next, &path).unwrap();

@@ -7,8 +7,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ProtocolVersion, RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 use swansong_certs::{
-    CertificateAuthority, ClientCas, IssuedCertificate, MinimumTls, Pair, PemPair, Resolver, TlsError,
-    TlsOptions, server_config,
+    CertificateAuthority, ClientVerifier, IssuedCertificate, MinimumTls, Pair, PemPair, Resolver, TlsError,
+    server_config,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -103,7 +103,7 @@ fn leaf_shown(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {
 async fn new_connections_use_a_new_pair_and_open_ones_continue() {
     let (_, ca) = pki();
     let resolver = Resolver::new();
-    let address = echo(server_config(Arc::clone(&resolver), &TlsOptions::default()).unwrap()).await;
+    let address = echo(server_config(Arc::clone(&resolver), MinimumTls::Tls13, None).unwrap()).await;
 
     let connector = || client(&ca, &[&version::TLS13], None);
     connect(&connector(), address).await.unwrap_err();
@@ -136,11 +136,10 @@ async fn rejects_tls_1_2_unless_configured() {
     resolver.publish(pair(&ca));
     let old = client(&ca, &[&version::TLS12], None);
 
-    let strict = server_config(Arc::clone(&resolver), &TlsOptions::default()).unwrap();
+    let strict = server_config(Arc::clone(&resolver), MinimumTls::Tls13, None).unwrap();
     connect(&old, echo(strict).await).await.unwrap_err();
 
-    let lenient = TlsOptions { minimum: MinimumTls::Tls12, ..TlsOptions::default() };
-    let lenient = server_config(Arc::clone(&resolver), &lenient).unwrap();
+    let lenient = server_config(Arc::clone(&resolver), MinimumTls::Tls12, None).unwrap();
     let mut stream = connect(&old, echo(lenient).await).await.unwrap();
     ping(&mut stream).await.unwrap();
     assert_eq!(stream.get_ref().1.protocol_version(), Some(ProtocolVersion::TLSv1_2));
@@ -167,14 +166,9 @@ async fn accepts_clients_of_each_client_ca_and_no_others() {
     let resolver = Resolver::new();
     resolver.publish(pair(&ca));
     let (first, second, other) = (pki().0, pki().0, pki().0);
-    let options = TlsOptions {
-        client_cas: Some(ClientCas {
-            name: "client-ca.crt".to_owned(),
-            pem: format!("{}{}", first.certificate, second.certificate).into_bytes(),
-        }),
-        ..TlsOptions::default()
-    };
-    let address = echo(server_config(resolver, &options).unwrap()).await;
+    let pem = format!("{}{}", first.certificate, second.certificate);
+    let clients = ClientVerifier::new("client-ca.crt", pem.as_bytes()).unwrap();
+    let address = echo(server_config(resolver, MinimumTls::Tls13, Some(&clients)).unwrap()).await;
     for (row, client_ca, accepted) in [
         ("the first CA", Some(&first), true),
         ("the second CA", Some(&second), true),
@@ -192,11 +186,7 @@ async fn accepts_clients_of_each_client_ca_and_no_others() {
 
 #[test]
 fn an_empty_file_of_client_cas_is_an_error_with_its_name() {
-    let options = |pem: &str| TlsOptions {
-        client_cas: Some(ClientCas { name: "client-ca.crt".to_owned(), pem: pem.as_bytes().to_vec() }),
-        ..TlsOptions::default()
-    };
-    let error = server_config(Resolver::new(), &options("")).unwrap_err();
+    let error = ClientVerifier::new("client-ca.crt", b"").unwrap_err();
     assert!(matches!(error, TlsError::ClientCas(_)), "{error}");
     assert!(error.to_string().contains("client-ca.crt"), "{error}");
 }
@@ -244,7 +234,7 @@ async fn accepts_a_leaf_of_an_intermediate_with_a_key_in_any_format() {
             Arc::new(|_: &swansong_certs::Event| {}),
         );
         watcher.poll().unwrap();
-        let address = echo(server_config(resolver, &TlsOptions::default()).unwrap()).await;
+        let address = echo(server_config(resolver, MinimumTls::Tls13, None).unwrap()).await;
         let mut stream = connect(&client(&trusted, &[&version::TLS13], None), address).await.unwrap();
         ping(&mut stream).await.unwrap();
         assert_eq!(stream.get_ref().1.peer_certificates().unwrap().len(), 2, "{format}");

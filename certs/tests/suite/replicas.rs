@@ -9,7 +9,6 @@ use swansong_fake_apiserver::FakeApiServer;
 use crate::replica::{Replica, SECRET, api_server};
 
 pub(crate) const ROUND: Duration = Duration::from_secs(10);
-/// Six rounds.
 pub(crate) const SETTLE_TIME: Duration = Duration::from_mins(1);
 /// The validity of a leaf and the clock tolerance: no previous CA remains longer.
 pub(crate) const OVERLAP: Duration = Duration::from_mins(25);

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use swansong_certs::{
-    Clock, Event, MAX_PREVIOUS, ManagerError, RETIRED, ROTATE, RenewalPolicy, Settings, TRUSTED_UNTIL,
-};
+use swansong_certs::{Clock, Event, MAX_PREVIOUS, ManagerError, RETIRED, ROTATE, Settings, TRUSTED_UNTIL};
 
 use crate::replica::{CONFIGURATION, Replica, SECRET, api_server, bundles, is_trusted, sizes, store, stored};
 use crate::replicas::{OVERLAP, ROUND, Replicas, SETTLE_TIME, settings, short_lived};
@@ -216,20 +214,6 @@ async fn validities_of_minutes_rotate_without_a_gap() {
     assert!((9..=14).contains(&cas), "{cas} in half an hour");
     assert!((40..=70).contains(&leaves), "{leaves} in half an hour");
     assert_eq!(all.count(|event| matches!(event, Event::CaIssued { .. })), 1, "never without announcement");
-}
-
-#[test]
-fn no_renewal_is_due_in_the_first_half_of_a_validity() {
-    let end = start() + 100 * DAY;
-    let rows = [
-        (RenewalPolicy::TwoThirds, start() + 99 * DAY / 3 * 2 + DAY / 3 * 2),
-        (RenewalPolicy::Before(30 * DAY), start() + 70 * DAY),
-        (RenewalPolicy::Before(80 * DAY), start() + 50 * DAY),
-        (RenewalPolicy::Before(Duration::ZERO), end),
-    ];
-    for (renewal, due) in rows {
-        assert_eq!(renewal.due(start(), end), due, "{renewal:?}");
-    }
 }
 
 #[tokio::test(start_paused = true)]

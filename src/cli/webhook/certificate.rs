@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use rustls::ServerConfig;
 use swansong_certs::{
     ClientCaWatcher, FilePair, FileWatcher, ManagedObjects, Manager, MinimumTls, Observer, Resolver,
-    SystemClock, TlsOptions, server_config, server_config_with_clients, service_names,
+    SystemClock, server_config, service_names,
 };
 
 use super::USER_AGENT;
@@ -67,20 +67,16 @@ impl Certificate {
         reload_interval: Duration,
         background: &mut Background,
     ) -> anyhow::Result<Arc<ServerConfig>> {
-        let options = TlsOptions {
-            minimum: match self.tls_min_version {
-                TlsVersion::Tls13 => MinimumTls::Tls13,
-                TlsVersion::Tls12 => MinimumTls::Tls12,
-            },
-            client_cas: None,
-            alpn: vec![b"http/1.1".to_vec()],
+        let minimum = match self.tls_min_version {
+            TlsVersion::Tls13 => MinimumTls::Tls13,
+            TlsVersion::Tls12 => MinimumTls::Tls12,
         };
         let resolver = Arc::clone(resolver);
         let Some(path) = &self.client_ca else {
-            return Ok(server_config(resolver, &options)?);
+            return Ok(server_config(resolver, minimum, None)?);
         };
         let watcher = ClientCaWatcher::open(path, Arc::clone(observer))?;
-        let config = server_config_with_clients(resolver, &options, watcher.verifier())?;
+        let config = server_config(resolver, minimum, Some(watcher.verifier()))?;
         background.start(watcher.run(reload_interval));
         Ok(config)
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use swansong_demo::{definitions, install, operator};
 use swansong_testcluster::eventually;
 
-use crate::fates::{call_failures, fates};
+use crate::outcomes::{call_failures, outcomes};
 use crate::site::{NAMESPACE, Site, TIMEOUT, asking_pod, freeze, is_injected, plain_pod, signal, site};
 
 /// A Pod that meets the restricted standard of Swansong's namespace, asks for a dump, runs and ends.
@@ -88,10 +88,13 @@ async fn without_a_response_pods_are_created_without_injection_and_audited() {
     assert!(!is_injected(&stored.unwrap()));
     answers_again(&site, &namespace).await;
 
-    let fates = fates(site.cluster, &namespace);
+    let outcomes = outcomes(site.cluster, &namespace);
     for name in ["no-replica", "no-response"] {
-        let fate = fates[name];
-        assert!(fate.code == 201 && fate.admitted_unprocessed && !fate.answered, "{name}: {fate:?}");
+        let outcome = outcomes[name];
+        assert!(
+            outcome.code == 201 && outcome.admitted_unprocessed && !outcome.answered,
+            "{name}: {outcome:?}"
+        );
     }
     let reasons = call_failures(site.cluster);
     let timed_out = |reason: &String| reason.contains("deadline exceeded") || reason.contains("timeout");
@@ -131,8 +134,8 @@ async fn the_strict_overlay_rejects_only_jobs_that_ask_for_a_dump_and_lets_swans
     // The replicas are Pods themselves; the overlay must not reject them.
     site.scale(3).await;
     answers_again(&site, &namespace).await;
-    let fates = fates(site.cluster, &namespace);
-    assert!(fates.values().all(|fate| !fate.admitted_unprocessed), "{fates:?}");
-    let fate = fates["plain"];
-    assert!(!fate.answered, "plain: {fate:?}");
+    let outcomes = outcomes(site.cluster, &namespace);
+    assert!(outcomes.values().all(|outcome| !outcome.admitted_unprocessed), "{outcomes:?}");
+    let outcome = outcomes["plain"];
+    assert!(!outcome.answered, "plain: {outcome:?}");
 }

@@ -28,7 +28,7 @@ pub(crate) struct Creation {
     pub(crate) ended: usize,
     pub(crate) took: Duration,
     /// Whether the stored Pod was injected, or the error.
-    pub(crate) outcome: Result<bool, String>,
+    pub(crate) result: Result<bool, String>,
 }
 
 /// Creations in the background.
@@ -104,9 +104,9 @@ async fn create(pods: &Api<Pod>, number: usize, phase: &AtomicUsize) -> Creation
     let mut pod = asking_pod(&name);
     pod.labels_mut().insert("batch".to_owned(), (number / BATCH).to_string());
     let (start, began) = (Instant::now(), phase.load(Ordering::Relaxed));
-    let outcome = pods.create(&PostParams::default(), &pod).await;
-    let outcome = outcome.map(|pod| is_injected(&pod)).map_err(|error| error.to_string());
-    Creation { name, began, ended: phase.load(Ordering::Relaxed), took: start.elapsed(), outcome }
+    let result = pods.create(&PostParams::default(), &pod).await;
+    let result = result.map(|pod| is_injected(&pod)).map_err(|error| error.to_string());
+    Creation { name, began, ended: phase.load(Ordering::Relaxed), took: start.elapsed(), result }
 }
 
 async fn delete(pods: Api<Pod>, mut batches: mpsc::UnboundedReceiver<usize>) {

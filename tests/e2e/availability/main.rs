@@ -5,9 +5,9 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod down;
-mod fates;
 mod load;
 mod mounted;
+mod outcomes;
 mod rights;
 mod rolling;
 mod site;

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use swansong_demo::install;
 use swansong_testcluster::eventually;
 
-use crate::fates::judge;
 use crate::load::Load;
+use crate::outcomes::judge;
 use crate::site::{NAMESPACE, SERVICE, Site, TIMEOUT, bundles, manifests, served_leaf, site};
 
 /// Name in the cert-manager component.

@@ -11,8 +11,8 @@ use kube::{Api, ResourceExt};
 use nix::sys::signal::Signal;
 use swansong_testcluster::{Cluster, Options, Tier};
 
-use crate::fates::{call_failures, contradiction, fates};
 use crate::load::Load;
+use crate::outcomes::{call_failures, contradiction, outcomes};
 use crate::site::{NAMESPACE, Site, signal, site};
 
 /// Creations per second, or fewer on a slow machine.
@@ -211,22 +211,22 @@ async fn run(site: &Site<'_>, course: &[Disturbance]) {
         earlier = reasons;
     }
     let creations = load.stop().await;
-    let fates = fates(site.cluster, &namespace);
+    let outcomes = outcomes(site.cluster, &namespace);
 
     let mut wrong = Vec::new();
     for creation in &creations {
-        let fate = fates.get(&creation.name).copied().unwrap_or_default();
-        wrong.extend(contradiction(creation, fate));
+        let outcome = outcomes.get(&creation.name).copied().unwrap_or_default();
+        wrong.extend(contradiction(creation, outcome));
         phases[creation.began].created += 1;
         phases[creation.began].took.push(creation.took);
         // A kill affects requests that were sent before it, and some that are answered after it.
         let mut during = creation.began..=creation.ended;
         let blamed = during.find(|&phase| !phases[phase].what.is_graceful()).unwrap_or(creation.began);
-        phases[blamed].admitted_unprocessed += usize::from(fate.admitted_unprocessed);
+        phases[blamed].admitted_unprocessed += usize::from(outcome.admitted_unprocessed);
     }
     report(&mut phases);
     assert_eq!(wrong, Vec::<String>::new(), "of {} creations", creations.len());
-    assert_eq!(fates.len(), creations.len(), "the audit log has each of them and no other");
+    assert_eq!(outcomes.len(), creations.len(), "the audit log has each of them and no other");
     for phase in &phases {
         assert!(phase.created > 0, "{}: nothing was created", phase.what);
         assert!(

@@ -2,8 +2,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use swansong_certs::{
-    CA_VALIDITY, CaCertificate, CertificateAuthority, ClientCas, Pair, PemPair, Resolver, TlsOptions,
-    TrustedCas, bundle, server_config,
+    CA_VALIDITY, CaCertificate, CertificateAuthority, ClientVerifier, Pair, PemPair, TrustedCas, bundle,
 };
 
 /// Between certificate and key in an input.
@@ -24,11 +23,7 @@ pub fn pem(input: &[u8]) {
         assert_has_no_key(&error.to_string(), key);
     }
 
-    let options = TlsOptions {
-        client_cas: Some(ClientCas { name: "ca.crt".to_owned(), pem: certificate.to_vec() }),
-        ..TlsOptions::default()
-    };
-    if let Err(error) = server_config(Resolver::new(), &options) {
+    if let Err(error) = ClientVerifier::new("ca.crt", certificate) {
         assert_has_no_key(&error.to_string(), key);
     }
 

@@ -15,7 +15,7 @@ pub(crate) struct Store {
     changes: Vec<Change>,
 }
 
-/// One write.
+/// A write of an object.
 pub(crate) struct Change {
     at: Instant,
     pub(crate) version: u64,
@@ -149,7 +149,7 @@ fn is_conflict(old: &Value, new: &Value) -> bool {
     !new.is_null() && old != new
 }
 
-/// Paths end in a resource when they have an odd number of parts after the version: `pods`, `namespaces/a/pods`.
+/// The path of a collection has 1, 3, 5… parts after the version: `pods`, `namespaces/a/pods`.
 fn is_collection(path: &str) -> bool {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let prefix = if parts.first() == Some(&"api") { 2 } else { 3 };

@@ -16,8 +16,8 @@ const FAILED_OPEN: &str = "failed-open.mutation.webhook.admission.k8s.io/";
 
 /// The audit log's record of one creation.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Fate {
-    /// HTTP status.
+pub(crate) struct Outcome {
+    /// HTTP status of the response.
     pub(crate) code: u16,
     /// Whether Swansong responded.
     pub(crate) answered: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Fate {
     pub(crate) admitted_unprocessed: bool,
 }
 
-impl Fate {
+impl Outcome {
     fn of(event: &AuditEvent) -> Self {
         let has = |prefix: &str| event.annotations.keys().any(|key| key.starts_with(prefix));
         Self {
@@ -36,9 +36,9 @@ impl Fate {
     }
 }
 
-/// Returns the fates of all Pod creations in a namespace by name.
-pub(crate) fn fates(cluster: &Cluster, namespace: &str) -> HashMap<String, Fate> {
-    let mut fates = HashMap::new();
+/// Returns the outcomes of all Pod creations in a namespace by name.
+pub(crate) fn outcomes(cluster: &Cluster, namespace: &str) -> HashMap<String, Outcome> {
+    let mut outcomes = HashMap::new();
     for event in cluster.audit_events().unwrap() {
         let event = event.unwrap();
         let Some(object) = &event.object_ref else { continue };
@@ -48,31 +48,33 @@ pub(crate) fn fates(cluster: &Cluster, namespace: &str) -> HashMap<String, Fate>
             && object.subresource.is_empty()
             && object.namespace == namespace
         {
-            fates.insert(object.name.clone(), Fate::of(&event));
+            outcomes.insert(object.name.clone(), Outcome::of(&event));
         }
     }
-    fates
+    outcomes
 }
 
 /// Returns what is wrong with creations, and how many Pods were admitted unprocessed.
 pub(crate) fn judge(cluster: &Cluster, namespace: &str, creations: &[Creation]) -> (Vec<String>, usize) {
-    let fates = fates(cluster, namespace);
-    let fate = |creation: &Creation| fates.get(&creation.name).copied().unwrap_or_default();
-    let wrong = creations.iter().filter_map(|creation| contradiction(creation, fate(creation))).collect();
-    (wrong, creations.iter().filter(|creation| fate(creation).admitted_unprocessed).count())
+    let outcomes = outcomes(cluster, namespace);
+    let outcome = |creation: &Creation| outcomes.get(&creation.name).copied().unwrap_or_default();
+    let wrong = creations.iter().filter_map(|creation| contradiction(creation, outcome(creation))).collect();
+    (wrong, creations.iter().filter(|creation| outcome(creation).admitted_unprocessed).count())
 }
 
 /// Returns what is wrong with a creation: it failed, or the stored Pod differs from Swansong's response.
-pub(crate) fn contradiction(creation: &Creation, fate: Fate) -> Option<String> {
+pub(crate) fn contradiction(creation: &Creation, outcome: Outcome) -> Option<String> {
     let name = &creation.name;
-    match &creation.outcome {
+    match &creation.result {
         Err(error) => Some(format!("{name} failed: {error}")),
-        Ok(_) if fate.code != 201 => Some(format!("{name} isn't in the audit log as created: {fate:?}")),
-        Ok(_) if fate.answered == fate.admitted_unprocessed => {
-            Some(format!("{name}: contradictory annotations: {fate:?}"))
+        Ok(_) if outcome.code != 201 => {
+            Some(format!("{name} isn't in the audit log as created: {outcome:?}"))
         }
-        Ok(injected) if *injected != fate.answered => {
-            Some(format!("{name}: injected {injected}, but {fate:?}"))
+        Ok(_) if outcome.answered == outcome.admitted_unprocessed => {
+            Some(format!("{name}: contradictory annotations: {outcome:?}"))
+        }
+        Ok(injected) if *injected != outcome.answered => {
+            Some(format!("{name}: injected {injected}, but {outcome:?}"))
         }
         Ok(_) => None,
     }
