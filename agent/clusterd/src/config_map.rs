@@ -1,11 +1,11 @@
-//! The way without a connection: a ConfigMap that ClusterD reads.
+//! The ConfigMap that ClusterD reads faults from, a transport without a connection.
 //!
 //! ClusterD watches ConfigMaps with the label [`LABEL`] in every namespace and reads the key [`KEY`]
-//! (`clusterd/pkg/interface/kube/informer.go` of MindCluster). There is no answer. What has to be known of it:
-//! - One that exists when ClusterD starts isn't read until it changes.
-//! - Of a change the *old* version is parsed first; if that is garbage, the new one is dropped. So a sound one has to be
-//!   written twice over garbage.
-//! - Deleting it takes nothing back.
+//! (`clusterd/pkg/interface/kube/informer.go` of MindCluster). There is no response.
+//! - A ConfigMap that exists when ClusterD starts isn't read until it changes.
+//! - At a change ClusterD parses the *old* version first; if that is invalid, it drops the new one. Therefore a valid one has
+//!   to be written twice over an invalid one.
+//! - Deleting it withdraws nothing.
 
 use std::collections::HashMap;
 
@@ -14,16 +14,15 @@ use serde::Deserialize;
 use crate::message::{InvalidBatch, Message};
 use crate::public_fault::PublicFault;
 
-/// The label, and its value, by which ClusterD finds it.
+/// The label that ClusterD selects.
 pub const LABEL: (&str, &str) = ("mc-consumer-publicfault", "true");
 /// The key in `data`.
 pub const KEY: &str = "PublicFault";
-/// Bytes that a ConfigMap may hold. A message that keeps all rules is smaller.
+/// The size limit of a ConfigMap, in bytes. A valid message is smaller.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// The contents to be written one after the other, each as a write of its own, so that ClusterD reads `faults`.
-/// `now` is in milliseconds since 1970; `existing` is what stands under [`KEY`], if there is such a ConfigMap (an empty
-/// text if the key is missing). Each content differs from the one before.
+/// The contents to write one after the other to make ClusterD read `faults`. `now` is in milliseconds since 1970; `existing` is
+/// the value of [`KEY`] in the ConfigMap, if it exists (empty if the key is missing). Each content differs from the one before.
 pub fn contents(
     existing: Option<&str>,
     faults: &[PublicFault],
@@ -32,20 +31,20 @@ pub fn contents(
     let content = Message::new(faults, now)?.to_json();
     let later = || Message::new(faults, now + 1).map(|message| message.to_json());
     Ok(match existing {
-        // ClusterD drops what follows garbage: the first write only makes the old version sound.
-        Some(old) if !is_sound(old) => vec![content, later()?],
-        // The same faults in the same millisecond: a write that changes nothing is no event.
+        // The first write only makes the old version valid.
+        Some(old) if !is_valid(old) => vec![content, later()?],
+        // The same faults in the same millisecond: a write without a change causes no event.
         Some(old) if old == content => vec![later()?],
         _ => vec![content],
     })
 }
 
-/// Whether ClusterD can parse it: an object in which the members that it knows have the right types.
-fn is_sound(content: &str) -> bool {
+/// Whether ClusterD can parse it: an object whose known members have the right types.
+fn is_valid(content: &str) -> bool {
     serde_json::from_str::<Known>(content).is_ok()
 }
 
-/// `PubFaultInfo` of `ascend-common/api/publicfault.go`. Go takes `null` and absent members alike.
+/// `PubFaultInfo` of `ascend-common/api/publicfault.go`. Go treats `null` as a missing member.
 #[derive(Deserialize)]
 #[allow(dead_code, reason = "only the types count")]
 #[serde(rename_all = "camelCase")]
@@ -109,33 +108,33 @@ mod tests {
     }
 
     #[test]
-    fn one_write_is_enough_for_a_new_one_and_over_a_sound_one() {
-        let first = contents(None, &faults(), NOW).expect("sound");
+    fn writes_once_without_or_over_valid_contents() {
+        let first = contents(None, &faults(), NOW).expect("valid");
         assert_eq!(first.len(), 1);
-        assert_eq!(contents(Some(&first[0]), &faults(), NOW + 9).expect("sound").len(), 1);
+        assert_eq!(contents(Some(&first[0]), &faults(), NOW + 9).expect("valid").len(), 1);
     }
 
     #[test]
-    fn over_garbage_it_is_written_twice_and_differs() {
-        for garbage in ["", "{", "[]", r#"{"id": 1}"#, r#"{"faults": [{"influence": 3}]}"#] {
-            let writes = contents(Some(garbage), &faults(), NOW).expect("sound");
-            assert_eq!(writes.len(), 2, "{garbage}");
+    fn writes_twice_over_invalid_contents() {
+        for invalid in ["", "{", "[]", r#"{"id": 1}"#, r#"{"faults": [{"influence": 3}]}"#] {
+            let writes = contents(Some(invalid), &faults(), NOW).expect("valid");
+            assert_eq!(writes.len(), 2, "{invalid}");
             assert_ne!(writes[0], writes[1]);
-            assert!(writes.iter().all(|write| is_sound(write)));
+            assert!(writes.iter().all(|write| is_valid(write)));
         }
     }
 
     #[test]
-    fn the_same_again_still_changes_the_content() {
-        let first = contents(None, &faults(), NOW).expect("sound").remove(0);
-        let again = contents(Some(&first), &faults(), NOW).expect("sound");
+    fn repeated_faults_change_the_content() {
+        let first = contents(None, &faults(), NOW).expect("valid").remove(0);
+        let again = contents(Some(&first), &faults(), NOW).expect("valid");
         assert_eq!(again.len(), 1);
         assert_ne!(again[0], first);
     }
 
     #[test]
-    fn what_cannot_be_sent_is_not_written() {
-        let nameless = PublicFault { node: String::new(), ..faults().remove(0) };
-        assert!(contents(None, &[nameless], NOW).is_err());
+    fn rejects_invalid_faults() {
+        let without_node = PublicFault { node: String::new(), ..faults().remove(0) };
+        assert!(contents(None, &[without_node], NOW).is_err());
     }
 }

@@ -1,12 +1,12 @@
-//! `publicCustomization.json`, the file that makes ClusterD know our sender and codes.
+//! `publicCustomization.json`, the file that registers Swansong and its codes with ClusterD.
 //!
-//! ClusterD takes public faults only from senders in `publicFaultResource` and with codes in one of the lists of
-//! `publicFaultCode`. If the file is there and parses, it stands *instead* of the list that is built into ClusterD, so a
-//! new one has to hold that list as well. Sources: `docs/zh/scheduling/04_usage/04_resumable_training/03_configuration/
+//! ClusterD accepts public faults only from senders in `publicFaultResource` and with codes in one of the lists of
+//! `publicFaultCode`. If the file exists and parses, it *replaces* ClusterD's built-in list, so a new one has to include that
+//! list. Sources: `docs/zh/scheduling/04_usage/04_resumable_training/03_configuration/
 //! 01_configuring_fault_detection_levels.md`, `clusterd/pkg/domain/publicfault/file.go` and
 //! `clusterd/build/publicFaultConfiguration.json` of MindCluster.
 //!
-//! What is there stays byte for byte: the text is not written anew, our entries are put into it.
+//! The existing text is preserved byte for byte; our entries are inserted.
 
 mod edit;
 mod read;
@@ -19,12 +19,12 @@ use crate::class::{Class, RESOURCE};
 
 /// The name of the file.
 pub const FILE: &str = "publicCustomization.json";
-/// The folder of the host where ClusterD looks for it.
+/// The folder of the host that ClusterD reads it from.
 pub const FOLDER: &str = "/user1/mindx-dl/clusterd";
 
 const CODES: &str = "publicFaultCode";
 const RESOURCES: &str = "publicFaultResource";
-/// The lists that ClusterD knows; the worst wins if a code stands in several.
+/// ClusterD's lists; the most severe applies if several have a code.
 const LISTS: [&str; 5] = [
     "SeparateNPUCodes",
     "PreSeparateNPUCodes",
@@ -33,7 +33,7 @@ const LISTS: [&str; 5] = [
     "SilentFaultCodes",
 ];
 
-/// What ClusterD of MindCluster 26.1.0 has built in.
+/// The built-in list of ClusterD in MindCluster 26.1.0.
 pub const BUILT_IN: &str = r#"{
   "publicFaultCode": {
     "NotHandleFaultCodes":["200001006", "200001010", "200001011", "200001012", "100001011"],
@@ -47,46 +47,46 @@ pub const BUILT_IN: &str = r#"{
 }
 "#;
 
-/// The file with our entries.
+/// The result of [`customize`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Customized {
-    /// Its text; the one that went in if nothing was missing.
+    /// The new text; unchanged if nothing was missing.
     pub text: String,
-    /// Whether our sender was missing.
+    /// Whether the sender was missing.
     pub resource_added: bool,
-    /// The classes whose code was missing.
+    /// The classes with a missing code.
     pub added: Vec<Class>,
-    /// Our codes that somebody put into another list than we would, and that list: they are left there.
-    pub elsewhere: Vec<(Class, &'static str)>,
+    /// Codes in another list than [`Class::list`], and that list. They remain there.
+    pub in_other_list: Vec<(Class, &'static str)>,
 }
 
-/// The file is nothing that ClusterD would take, or not in one way only.
+/// ClusterD would reject the file, or it is ambiguous.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {problem}")]
-pub struct Refused {
-    /// From 1.
+pub struct InvalidFile {
+    /// The line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// The column in characters, from 1.
     pub column: usize,
-    /// What, and what it has to be.
+    /// What is wrong and what is expected.
     pub problem: String,
 }
 
-/// Adds to the text of a `publicCustomization.json` what Swansong needs; nothing if nothing is missing.
-pub fn customize(text: &str) -> Result<Customized, Refused> {
+/// Adds the missing entries of Swansong to the text of a `publicCustomization.json`.
+pub fn customize(text: &str) -> Result<Customized, InvalidFile> {
     let file = File::read(text)?;
     let mut edits = Edits::default();
-    // Members that an object hasn't got yet.
+    // Members to add to the objects.
     let (mut top, mut codes) = (Vec::new(), Vec::new());
-    let resource_added = !file.resources.holds(RESOURCE);
+    let resource_added = !file.resources.contains(RESOURCE);
     if resource_added {
         top.extend(file.resources.add(&mut edits, RESOURCES, &[RESOURCE]));
     }
-    let (mut added, mut elsewhere) = (Vec::new(), Vec::new());
+    let (mut added, mut in_other_list) = (Vec::new(), Vec::new());
     for &class in Class::VARIANTS {
-        match LISTS.into_iter().zip(&file.lists).find(|(_, list)| list.holds(class.code())) {
+        match LISTS.into_iter().zip(&file.lists).find(|(_, list)| list.contains(class.code())) {
             Some((name, _)) if name == class.list() => {}
-            Some((name, _)) => elsewhere.push((class, name)),
+            Some((name, _)) => in_other_list.push((class, name)),
             None => added.push(class),
         }
     }
@@ -104,15 +104,15 @@ pub fn customize(text: &str) -> Result<Customized, Refused> {
         Codes::Null(_) | Codes::Absent => {}
     }
     file.top.append(&mut edits, &top);
-    Ok(Customized { text: edits.apply(text), resource_added, added, elsewhere })
+    Ok(Customized { text: edits.apply(text), resource_added, added, in_other_list })
 }
 
-/// Where the known members stand in the text.
+/// The positions of the known members in the text.
 struct File {
     top: Members,
     resources: List,
     codes: Codes,
-    /// As [`LISTS`].
+    /// In the order of [`LISTS`].
     lists: [List; LISTS.len()],
 }
 
@@ -125,16 +125,16 @@ enum Codes {
 /// A list of strings.
 enum List {
     Absent,
-    /// As good as absent, but the name is taken.
+    /// Equivalent to absent, but the member exists.
     Null(Node),
-    There {
+    Present {
         elements: Elements,
         strings: Vec<String>,
     },
 }
 
 impl File {
-    fn read(text: &str) -> Result<Self, Refused> {
+    fn read(text: &str) -> Result<Self, InvalidFile> {
         let top = read::members(text, &read::document(text)?, "the file")?;
         let resources = List::read(text, &top, RESOURCES, RESOURCES)?;
         let codes = match top.find(text, CODES)? {
@@ -153,27 +153,27 @@ impl File {
 }
 
 impl List {
-    fn read(text: &str, members: &Members, name: &str, path: &str) -> Result<Self, Refused> {
+    fn read(text: &str, members: &Members, name: &str, path: &str) -> Result<Self, InvalidFile> {
         match members.find(text, name)? {
             None => Ok(Self::Absent),
             Some(node) if node.is_null(text) => Ok(Self::Null(node.clone())),
             Some(node) => {
                 let (elements, strings) = read::strings(text, node, path)?;
-                Ok(Self::There { elements, strings })
+                Ok(Self::Present { elements, strings })
             }
         }
     }
 
-    fn holds(&self, wanted: &str) -> bool {
-        matches!(self, Self::There { strings, .. } if strings.iter().any(|string| string == wanted))
+    fn contains(&self, wanted: &str) -> bool {
+        matches!(self, Self::Present { strings, .. } if strings.iter().any(|string| string == wanted))
     }
 
-    /// Puts `strings` behind what is there. If there is nothing, it is a new member of the object around it.
+    /// Appends `strings`. Returns a member for the enclosing object if the list is absent.
     fn add(&self, edits: &mut Edits, name: &'static str, strings: &[&str]) -> Option<(&'static str, String)> {
         match self {
             Self::Absent => return Some((name, array(strings))),
             Self::Null(node) => edits.replace(node.span.clone(), array(strings)),
-            Self::There { elements, .. } => {
+            Self::Present { elements, .. } => {
                 let strings: Vec<_> = strings.iter().map(|string| quoted(string)).collect();
                 elements.append(edits, &strings);
             }

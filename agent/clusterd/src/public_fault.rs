@@ -1,8 +1,8 @@
-//! A fault as ClusterD takes it.
+//! A fault as ClusterD accepts it.
 //!
 //! Source: `docs/zh/scheduling/06_api/04_clusterd/03_public_fault_apis.md` and
-//! `clusterd/pkg/application/publicfault/checker.go` of MindCluster. ClusterD drops a fault that breaks a rule, writes
-//! that to its log and answers 0 if another fault of the message is valid, so nothing invalid may ever leave us.
+//! `clusterd/pkg/application/publicfault/checker.go` of MindCluster. ClusterD drops a fault that violates a rule,
+//! logs that and answers 0 if another fault of the message is valid. Therefore only valid faults are sent.
 
 use std::collections::BTreeMap;
 
@@ -13,26 +13,26 @@ use swansong_fault_model::Assertion;
 use crate::class::Class;
 use crate::text;
 
-/// Faults in one message.
+/// The limit of faults in a message.
 pub const MAX_BATCH: usize = 100;
-/// Devices of one fault.
+/// The limit of devices of a fault.
 const MAX_DEVICES: usize = 32;
-/// The highest physical id of a device.
+/// The highest physical id.
 const MAX_DEVICE: u32 = 31;
-/// Characters of a description.
+/// The limit of a description, in characters.
 const MAX_DESCRIPTION: usize = 512;
-/// Pairs of a location.
+/// The limit of pairs in a location.
 const MAX_LOCATION: usize = 10;
-/// Bytes of a key of a location.
+/// The limit of a key in a location, in bytes.
 const MAX_KEY: usize = 16;
-/// Bytes of a value of a location.
+/// The limit of a value in a location, in bytes.
 const MAX_VALUE: usize = 128;
-/// 2025-01-01T00:00:00Z in milliseconds since 1970; nothing older is taken.
+/// 2025-01-01T00:00:00Z in milliseconds since 1970; ClusterD rejects earlier times.
 const EARLIEST: u64 = 1_735_689_600_000;
-/// The last moment that has thirteen digits.
+/// The last time with thirteen digits.
 const LATEST: u64 = 9_999_999_999_999;
 
-/// What kind of thing a fault is about.
+/// The kind of the affected resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Display)]
 pub enum FaultType {
     /// A device.
@@ -43,32 +43,32 @@ pub enum FaultType {
     Node,
 }
 
-/// A fault as ClusterD takes it. [`Draft::finish`] makes one that keeps all rules; [`PublicFault::validate`] proves one
-/// that came from elsewhere.
+/// A fault as ClusterD accepts it. [`Draft::finish`] creates a valid one; [`PublicFault::validate`] checks one from another
+/// source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PublicFault {
-    /// The same for all that is sent of one episode; 8–128 letters, digits, `-`, `_`, `.`. See [`swansong_fault_model::fault_id()`].
+    /// The id, the same in occurrence and recovery; 8–128 letters, digits, `-`, `_`, `.`. See [`swansong_fault_model::fault_id()`].
     pub fault_id: String,
-    /// About what.
+    /// The kind of the affected resource.
     pub fault_type: FaultType,
-    /// What ClusterD is to do.
+    /// How ClusterD handles it.
     pub class: Class,
-    /// When the fault *occurred*, also in a recovery; milliseconds since 1970.
+    /// When the fault *occurred*, also in a recovery, in milliseconds since 1970.
     pub fault_time: u64,
-    /// Came, went, or merely happened.
+    /// Whether the fault began, ended or is a notice.
     pub assertion: Assertion,
-    /// Where, for people: at most ten pairs; keys of at most 16, values of at most 128 bytes.
+    /// The location for users: at most ten pairs; keys of at most 16, values of at most 128 bytes.
     pub location: BTreeMap<String, String>,
-    /// The node's name, never empty: with an empty one ClusterD picks some other node.
+    /// The node's name, never empty: ClusterD would pick another node.
     pub node: String,
-    /// Physical ids of the devices, 0–31, each once, at least one.
+    /// The physical ids of the devices: at least one, 0–31, without duplicates.
     pub devices: Vec<u32>,
-    /// For people: at most 512 characters, no white space but blanks.
+    /// A description for users: at most 512 characters, no white space except spaces.
     pub description: String,
 }
 
-/// What a fault is made of. The texts for people may be any: they are made to fit. All else has to be right.
+/// The input of a [`PublicFault`]. Any texts for users are accepted and shortened; all other values have to be valid.
 #[derive(Debug, Clone)]
 pub struct Draft<'a> {
     /// See [`PublicFault::fault_id`].
@@ -83,27 +83,27 @@ pub struct Draft<'a> {
     pub assertion: Assertion,
     /// See [`PublicFault::node`].
     pub node: &'a str,
-    /// In any order.
+    /// The devices in any order.
     pub devices: &'a [u32],
-    /// Pairs beyond the tenth are left out.
+    /// Pairs beyond the tenth are ignored.
     pub location: &'a [(&'a str, &'a str)],
-    /// Any text.
+    /// Any description.
     pub description: &'a str,
 }
 
-/// ClusterD wouldn't take the fault.
+/// A fault violates a rule of ClusterD.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("ClusterD would drop fault `{fault_id}`: {field} {rule}")]
 pub struct InvalidFault {
-    /// The fault; at most 128 characters of it.
+    /// The fault's id, at most 128 characters of it.
     pub fault_id: String,
-    /// The field.
+    /// The invalid field.
     pub field: Field,
-    /// What it has to be.
+    /// The rule.
     pub rule: &'static str,
 }
 
-/// A field of a public fault, by its name in ClusterD's document.
+/// A field of a public fault, displayed by its documented name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::Display)]
 #[strum(serialize_all = "camelCase")]
 #[allow(missing_docs, reason = "see the fields of `PublicFault`")]
@@ -119,7 +119,7 @@ pub enum Field {
 }
 
 impl Draft<'_> {
-    /// The fault, if it keeps all rules.
+    /// Creates the fault if it follows all rules.
     pub fn finish(self) -> Result<PublicFault, InvalidFault> {
         let mut devices = self.devices.to_vec();
         devices.sort_unstable();
@@ -144,7 +144,7 @@ impl Draft<'_> {
 }
 
 impl PublicFault {
-    /// Proves every rule that ClusterD checks, and that the node has a name.
+    /// Checks ClusterD's rules, and that the node has a name.
     pub fn validate(&self) -> Result<(), InvalidFault> {
         let rules = [
             (Field::FaultId, is_id(&self.fault_id), "has to be 8 to 128 letters, digits, `-`, `_`, `.`"),
@@ -167,10 +167,10 @@ impl PublicFault {
             (
                 Field::Description,
                 is_description(&self.description),
-                "has to be at most 512 characters without white space but blanks",
+                "has to be at most 512 characters without white space except spaces",
             ),
         ];
-        match rules.into_iter().find(|(_, kept, _)| !kept) {
+        match rules.into_iter().find(|(_, is_valid, _)| !is_valid) {
             Some((field, _, rule)) => {
                 let fault_id = text::one_line(&self.fault_id, 128);
                 Err(InvalidFault { fault_id, field, rule })
@@ -179,7 +179,7 @@ impl PublicFault {
         }
     }
 
-    /// The same episode with another assertion; a recovery still tells when the fault occurred.
+    /// The same fault with another assertion; its time remains that of the occurrence.
     #[must_use]
     pub fn with_assertion(&self, assertion: Assertion) -> Self {
         Self { assertion, ..self.clone() }
@@ -206,12 +206,12 @@ fn is_location(location: &BTreeMap<String, String>) -> bool {
 }
 
 fn are_devices(devices: &[u32]) -> bool {
-    let mut seen = 0_u32;
+    let mut found = 0_u32;
     let new = |&device: &u32| {
-        // `1 << device` is there for 0 to 31 and nothing else.
+        // 0 for ids above 31, as `1 << device` exists for 0 to 31 only.
         let bit = 1_u32.checked_shl(device).filter(|_| device <= MAX_DEVICE).unwrap_or_default();
-        let new = bit & !seen != 0;
-        seen |= bit;
+        let new = bit & !found != 0;
+        found |= bit;
         new
     };
     (1..=MAX_DEVICES).contains(&devices.len()) && devices.iter().all(new)
@@ -229,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    fn sound() -> PublicFault {
+    fn valid_fault() -> PublicFault {
         PublicFault {
             fault_id: "worker-7.npu3.80E01801.1756000000000".to_owned(),
             fault_type: FaultType::Npu,
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_has_its_field() {
+    fn reports_the_field_of_each_violation() {
         type Change = fn(&mut PublicFault);
         let cases: [(Field, &[Change]); 6] = [
             (
@@ -303,19 +303,19 @@ mod tests {
                 ],
             ),
         ];
-        assert_eq!(sound().validate(), Ok(()));
+        assert_eq!(valid_fault().validate(), Ok(()));
         for (field, changes) in cases {
             for (i, change) in changes.iter().enumerate() {
-                let mut fault = sound();
+                let mut fault = valid_fault();
                 change(&mut fault);
-                let error = fault.validate().expect_err(&format!("{field} {i} breaks a rule"));
+                let error = fault.validate().expect_err(&format!("{field} {i} violates a rule"));
                 assert_eq!(error.field, field, "{i}: {error}");
             }
         }
     }
 
     #[test]
-    fn the_limits_themselves_are_taken() {
+    fn accepts_the_limits() {
         let changes: [fn(&mut PublicFault); 12] = [
             |f| f.fault_id = "a-_.A0zZ".to_owned(),
             |f| f.fault_id = "a".repeat(128),
@@ -331,39 +331,39 @@ mod tests {
             |f| f.description = "障".repeat(512),
         ];
         for (i, change) in changes.iter().enumerate() {
-            let mut fault = sound();
+            let mut fault = valid_fault();
             change(&mut fault);
             assert_eq!(fault.validate(), Ok(()), "{i}");
         }
     }
 
     #[test]
-    fn a_recovery_tells_when_the_fault_occurred() {
-        let recovery = sound().with_assertion(Assertion::Recover);
-        assert_eq!(recovery, PublicFault { assertion: Assertion::Recover, ..sound() });
+    fn recovery_keeps_the_time_of_the_occurrence() {
+        let recovery = valid_fault().with_assertion(Assertion::Recover);
+        assert_eq!(recovery, PublicFault { assertion: Assertion::Recover, ..valid_fault() });
     }
 
     #[test]
-    fn it_survives_being_kept() {
-        let kept = serde_json::to_string(&sound()).expect("JSON");
-        assert_eq!(serde_json::from_str::<PublicFault>(&kept).expect("a fault"), sound());
+    fn json_round_trip() {
+        let json = serde_json::to_string(&valid_fault()).expect("JSON");
+        assert_eq!(serde_json::from_str::<PublicFault>(&json).expect("a fault"), valid_fault());
     }
 
     proptest! {
         #[test]
-        fn texts_for_people_never_make_a_fault_invalid(
+        fn any_texts_for_users_give_a_valid_fault(
             description in any::<String>(),
             location in prop::collection::vec((any::<String>(), any::<String>()), 0..14),
             mut devices in prop::collection::btree_set(0u32..32, 1..=32).prop_map(Vec::from_iter),
         ) {
             devices.reverse();
             let location: Vec<_> = location.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-            let PublicFault { fault_id, fault_type, class, fault_time, assertion, node, .. } = sound();
+            let PublicFault { fault_id, fault_type, class, fault_time, assertion, node, .. } = valid_fault();
             let draft = Draft {
                 fault_id, fault_type, class, fault_time, assertion,
                 node: &node, devices: &devices, location: &location, description: &description,
             };
-            let fault = draft.finish().expect("the rest is sound");
+            let fault = draft.finish().expect("the rest is valid");
             prop_assert_eq!(fault.validate(), Ok(()));
             prop_assert!(fault.devices.is_sorted());
         }

@@ -1,8 +1,8 @@
-//! ConfigMap `reset-config-<job>`: what ClusterD reads of it at a fault, and what a new one holds.
+//! The ConfigMap `reset-config-<job>`: what ClusterD reads at a fault, and the contents of a new one.
 //!
-//! ClusterD has the ranks on the faulty node ended first. Only then does it note the lost ranks in this ConfigMap,
-//! and without one that it can read it orders nothing: the job is dead and nothing was saved. Nothing in MindCluster
-//! makes it; its sample jobs bring one along.
+//! ClusterD first ends the ranks on the faulty node and then records the lost ranks in this ConfigMap. If it is missing or
+//! invalid, ClusterD orders nothing: the job has ended and nothing was saved. MindCluster doesn't create it; its sample jobs
+//! include one.
 //!
 //! Source: `clusterd/pkg/domain/common/utils.go` `WriteResetInfoToCM`, `setNewTaskInfo` and `type.go`
 //! `TaskResetInfo` of MindCluster, and the jobs under `samples/train/resumable-training` of mindcluster-deploy.
@@ -11,19 +11,19 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// What the name starts with; the job's name follows.
+/// The prefix of the name, before the job's name.
 pub const NAME_PREFIX: &str = "reset-config-";
 
-/// The label by which MindCluster's device plugin finds the ConfigMap, to copy it to the node.
+/// The label that MindCluster's device plugin selects, to copy the ConfigMap to the node.
 pub const LABEL: (&str, &str) = ("reset", "true");
 
 /// The data key that ClusterD reads and writes.
 pub const RESET_JSON: &str = "reset.json";
 
-/// The data key of the checksum; ClusterD and the device plugin write it, ClusterD doesn't check it.
+/// The data key of the checksum, which ClusterD and the device plugin write and ClusterD doesn't check.
 pub const CHECK_CODE: &str = "checkCode";
 
-/// `reset.json` as MindCluster's samples have it; ClusterD knows no member of it and starts from zero.
+/// `reset.json` of MindCluster's samples; ClusterD knows no member of it and starts with defaults.
 const INITIAL: &str = "{\n    \"status\":\"initializing\"\n}\n";
 
 /// The name of the ConfigMap of the job `job`, in the job's namespace.
@@ -31,40 +31,40 @@ pub fn name_for(job: &str) -> String {
     format!("{NAME_PREFIX}{job}")
 }
 
-/// The data of a new one.
+/// The data of a new ConfigMap.
 pub fn initial() -> BTreeMap<String, String> {
     BTreeMap::from([(RESET_JSON.to_owned(), INITIAL.to_owned()), (CHECK_CODE.to_owned(), String::new())])
 }
 
-/// What ClusterD makes of a job's ConfigMap.
+/// Whether ClusterD can use a job's ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// It can note the lost ranks in it.
+    /// ClusterD can record lost ranks in it.
     Usable,
-    /// There is none.
+    /// It doesn't exist.
     Missing,
-    /// There is one that it can't use.
+    /// ClusterD can't use it.
     Unusable(Unusable),
 }
 
-/// Why ClusterD can't use a ConfigMap; a predicate to "it".
+/// Why ClusterD can't use a ConfigMap, as a predicate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
-    /// No such data key.
+    /// The data key is missing.
     #[error("has no data {RESET_JSON}")]
     NoResetJson,
-    /// Nothing, or blanks.
+    /// The value is empty.
     #[error("has an empty {RESET_JSON}")]
     Empty,
-    /// Doesn't parse; the parser's words.
+    /// The value doesn't parse; with the parser's message.
     #[error("has a {RESET_JSON} that isn't JSON: {0}")]
     NotJson(String),
-    /// A member, or the whole (an empty path), is of another type than ClusterD's.
+    /// A member, or the whole, has another type than ClusterD's.
     #[error("has a {RESET_JSON} in which {path} isn't {expected}")]
-    OfAnotherType {
-        /// Where.
+    WrongType {
+        /// The path of the member.
         path: String,
-        /// What it should be.
+        /// The expected type.
         expected: &'static str,
     },
     /// The device plugin is about to reset devices under the job.
@@ -73,14 +73,14 @@ pub enum Unusable {
          refuses together with recover-strategy"
     )]
     HotReset {
-        /// Which entry.
+        /// The path of the entry.
         path: String,
         /// `reset` or `restart`.
         policy: String,
     },
 }
 
-/// What ClusterD makes of a ConfigMap with this data; `None` is that there is no such ConfigMap.
+/// The state of a ConfigMap with this data; `None` if it doesn't exist.
 pub fn state(data: Option<&BTreeMap<String, String>>) -> State {
     let Some(data) = data else { return State::Missing };
     match read(data.get(RESET_JSON).map(String::as_str)) {
@@ -89,10 +89,10 @@ pub fn state(data: Option<&BTreeMap<String, String>>) -> State {
     }
 }
 
-/// Whether ClusterD can use a `reset.json`, `None` being that the key is missing.
+/// Checks whether ClusterD can use a `reset.json`; `None` if the key is missing.
 ///
-/// It reads as Go's `encoding/json` does: names in any case, unknown members passed over, `null` as nothing. Of a
-/// member that is given twice only the last is looked at.
+/// As in Go's `encoding/json`, names match in any case, unknown members and `null` are ignored, and the last duplicate member
+/// applies.
 pub fn read(reset_json: Option<&str>) -> Result<(), Unusable> {
     let text = reset_json.ok_or(Unusable::NoResetJson)?;
     if text.trim().is_empty() {
@@ -112,9 +112,9 @@ pub fn read(reset_json: Option<&str>) -> Result<(), Unusable> {
 
 /// An entry of `RankList`.
 fn read_rank(rank: &Value, path: &str) -> Result<(), Unusable> {
-    // ClusterD looks into each entry without asking whether there is one.
+    // ClusterD dereferences each entry without a check.
     let Some(rank) = members(rank, path)? else {
-        return Err(Unusable::OfAnotherType { path: path.to_owned(), expected: OBJECT });
+        return Err(Unusable::WrongType { path: path.to_owned(), expected: OBJECT });
     };
     integer(rank, "RankId", path, i64::MIN..=i64::MAX)?;
     integer(rank, "LogicId", path, i32::MIN.into()..=i32::MAX.into())?;
@@ -123,7 +123,7 @@ fn read_rank(rank: &Value, path: &str) -> Result<(), Unusable> {
     }
     for (index, code) in list(rank, "ErrorCode", path)?.into_iter().flatten().enumerate() {
         if !code.is_null() && code.as_i64().is_none() {
-            return Err(Unusable::OfAnotherType {
+            return Err(Unusable::WrongType {
                 path: format!("{path}.ErrorCode[{index}]"),
                 expected: INTEGER,
             });
@@ -140,16 +140,16 @@ fn read_rank(rank: &Value, path: &str) -> Result<(), Unusable> {
 const OBJECT: &str = "an object";
 const INTEGER: &str = "a whole number in range";
 
-/// The members of an object; none of `null`, which Go's decoder leaves as it was.
+/// The members of an object; `None` for `null`, which Go's decoder ignores.
 fn members<'a>(value: &'a Value, path: &str) -> Result<Option<&'a Map<String, Value>>, Unusable> {
     match value {
         Value::Null => Ok(None),
         Value::Object(members) => Ok(Some(members)),
-        _ => Err(Unusable::OfAnotherType { path: path.to_owned(), expected: OBJECT }),
+        _ => Err(Unusable::WrongType { path: path.to_owned(), expected: OBJECT }),
     }
 }
 
-/// A member by its name, in the exact spelling first.
+/// A member by its name, preferably in the exact spelling.
 fn get<'a>(members: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
     let folded = || members.iter().find(|(name, _)| name.eq_ignore_ascii_case(field)).map(|(_, value)| value);
     members.get(field).or_else(folded).filter(|value| !value.is_null())
@@ -186,19 +186,19 @@ fn of_type(
         return Ok(());
     }
     let path = if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") };
-    Err(Unusable::OfAnotherType { path, expected })
+    Err(Unusable::WrongType { path, expected })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn fault(reset_json: &str) -> String {
+    fn error(reset_json: &str) -> String {
         read(Some(reset_json)).expect_err(reset_json).to_string()
     }
 
     #[test]
-    fn a_new_one_is_usable_and_has_the_form_of_mindclusters_samples() {
+    fn new_config_map_is_usable_and_equals_mindclusters_samples() {
         let data = initial();
         assert_eq!(state(Some(&data)), State::Usable);
         assert_eq!(data.keys().collect::<Vec<_>>(), [CHECK_CODE, RESET_JSON]);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_and_unusable_are_told_apart() {
+    fn distinguishes_missing_from_unusable() {
         assert_eq!(state(None), State::Missing);
         assert_eq!(state(Some(&BTreeMap::new())), State::Unusable(Unusable::NoResetJson));
         let empty = BTreeMap::from([(RESET_JSON.to_owned(), String::new())]);
@@ -216,9 +216,9 @@ mod tests {
     }
 
     #[test]
-    fn what_clusterd_and_the_device_plugin_write_is_usable() {
+    fn accepts_what_clusterd_and_the_device_plugin_write() {
         for json in [
-            // As ClusterD writes it at a fault, and when all is over.
+            // As ClusterD writes it at a fault, and afterwards.
             r#"{"RankList":[{"RankId":3,"LogicId":0,"Status":"fault","Policy":"","InitialPolicy":"","ErrorCode":null,"ErrorCodeHex":""}],"UpdateTime":1756000000,"RetryTime":1,"FaultFlushing":true,"GracefulExit":0,"RestartFaultProcess":false}"#,
             r#"{"RankList":[],"UpdateTime":0,"RetryTime":0,"FaultFlushing":false,"GracefulExit":0,"RestartFaultProcess":false}"#,
             // Releases before 7.0 have fewer members.
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_refuses_is_unusable_and_said_in_words() {
+    fn rejects_what_go_rejects() {
         for (json, words) in [
             ("", "an empty reset.json"),
             (" \n", "an empty reset.json"),
@@ -253,25 +253,25 @@ mod tests {
             (r#"{"UpdateTime":9223372036854775808}"#, "UpdateTime isn't a whole number"),
             (r#"{"FaultFlushing":"false"}"#, "FaultFlushing isn't true or false"),
         ] {
-            let fault = fault(json);
-            assert!(fault.contains(words), "{json}: {fault}");
+            let error = error(json);
+            assert!(error.contains(words), "{json}: {error}");
         }
         assert_eq!(read(None).expect_err("no key").to_string(), "has no data reset.json");
     }
 
     /// `setNewTaskInfo`: "hotReset=1 is not compatible with process-recover".
     #[test]
-    fn a_hot_reset_under_way_is_unusable() {
+    fn hot_reset_in_progress_is_unusable() {
         for policy in ["reset", "restart"] {
             let json = format!(r#"{{"RankList":[{{"Policy":"ignore"}},{{"Policy":"{policy}"}}]}}"#);
-            let fault = fault(&json);
-            assert!(fault.contains("RankList[1]") && fault.contains("hotReset=1"), "{fault}");
+            let error = error(&json);
+            assert!(error.contains("RankList[1]") && error.contains("hotReset=1"), "{error}");
         }
         assert_eq!(read(Some(r#"{"RankList":[{"Policy":"Reset"},{"Policy":"restart_request"}]}"#)), Ok(()));
     }
 
     #[test]
-    fn the_name_is_that_of_the_job_with_the_prefix() {
+    fn name_has_the_prefix() {
         assert_eq!(name_for("llama"), "reset-config-llama");
     }
 }

@@ -1,8 +1,7 @@
-//! What ClusterD says stands: the ConfigMap `statistic-fault-info`.
+//! The faults that ClusterD has registered: the ConfigMap `statistic-fault-info`.
 //!
-//! Its key `PublicFaults` is an object from a node's name to the faults that stand there; ClusterD renews it about a second
-//! after a fault came or went, and loads it when it starts. Beyond 4,500 faults (1 MB) the key is no longer renewed and
-//! `Description` says so. Source: `docs/zh/scheduling/06_api/04_clusterd/00_cluster_resources.md` and
+//! Its key `PublicFaults` is an object that maps node names to active faults. ClusterD updates it about a second after a
+//! change, and loads it when it starts. Beyond 4,500 faults (1 MB) the key is no longer updated and `Description` says so. Source: `docs/zh/scheduling/06_api/04_clusterd/00_cluster_resources.md` and
 //! `clusterd/pkg/domain/statistics/fault.go` of MindCluster.
 
 use std::borrow::Cow;
@@ -19,26 +18,25 @@ pub const NAMESPACE: &str = "cluster-system";
 pub const NAME: &str = "statistic-fault-info";
 /// The key with the faults.
 pub const FAULTS: &str = "PublicFaults";
-/// The key that is there when not all faults are.
+/// The key that exists only if faults are missing.
 pub const DESCRIPTION: &str = "Description";
 
-/// What is said of one node.
+/// The registered faults of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFaults<'a> {
-    /// Our faults that stand on the node, by their id, in the order of the ConfigMap.
+    /// The ids of Swansong's active faults, in the order of the ConfigMap.
     pub fault_ids: Vec<Cow<'a, str>>,
-    /// Whether these are all: a fault that isn't there doesn't stand.
+    /// Whether the list is complete.
     pub complete: bool,
 }
 
-/// The ConfigMap doesn't have the form that ClusterD gives it.
+/// The ConfigMap is invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("`{FAULTS}` of the ConfigMap {NAMESPACE}/{NAME} isn't what ClusterD writes: {0}")]
 pub struct InvalidStatistic(#[from] serde_json::Error);
 
-/// Which of our faults stand on `node`. `faults` and `description` are the texts of the keys [`FAULTS`] and
-/// [`DESCRIPTION`]; without the ConfigMap, or without the key, nothing stands. Faults of other senders, unknown members
-/// and entries of a form that isn't known are passed over.
+/// Swansong's active faults on `node`. `faults` and `description` are the values of the keys [`FAULTS`] and [`DESCRIPTION`];
+/// without the ConfigMap or the key there are none. Faults of other senders, unknown members and unknown entries are ignored.
 pub fn node_faults<'a>(
     faults: Option<&'a str>,
     description: Option<&str>,
@@ -57,7 +55,7 @@ pub fn node_faults<'a>(
     Ok(NodeFaults { fault_ids, complete })
 }
 
-/// Reads one node's faults and passes over all else without building it: the object is up to a megabyte.
+/// Parses one node's faults and skips all others without allocation, as the object may have a megabyte.
 struct Nodes<'n> {
     node: &'n str,
 }
@@ -69,7 +67,7 @@ impl<'de> Visitor<'de> for Nodes<'_> {
         f.write_str("an object from nodes to faults")
     }
 
-    /// `null`: a Go map that holds nothing.
+    /// `null` is an empty map in Go.
     fn visit_none<E>(self) -> Result<Self::Value, E> {
         Ok(Vec::new())
     }
@@ -82,7 +80,7 @@ impl<'de> Visitor<'de> for Nodes<'_> {
         let mut ids = Vec::new();
         while let Some(Text(node)) = nodes.next_key()? {
             if node == self.node {
-                ids = nodes.next_value::<Option<Ours>>()?.unwrap_or_default().0;
+                ids = nodes.next_value::<Option<OwnFaults>>()?.unwrap_or_default().0;
             } else {
                 nodes.next_value::<IgnoredAny>()?;
             }
@@ -91,32 +89,32 @@ impl<'de> Visitor<'de> for Nodes<'_> {
     }
 }
 
-/// Borrowed where it can be; serde would copy a bare `Option<Cow<str>>`.
+/// Borrows if possible; serde would copy a bare `Option<Cow<str>>`.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[derive(Default)]
-struct Ours<'a>(Vec<Cow<'a, str>>);
+struct OwnFaults<'a>(Vec<Cow<'a, str>>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Ours<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for OwnFaults<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Faults;
 
         impl<'de> Visitor<'de> for Faults {
-            type Value = Ours<'de>;
+            type Value = OwnFaults<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a list of faults")
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut faults: A) -> Result<Self::Value, A::Error> {
-                let mut ours = Vec::new();
+                let mut own = Vec::new();
                 while let Some(Entry { resource, fault_id }) = faults.next_element()? {
                     if resource.is_some_and(|Text(resource)| resource == RESOURCE) {
-                        ours.extend(fault_id.map(|Text(id)| id));
+                        own.extend(fault_id.map(|Text(id)| id));
                     }
                 }
-                Ok(Ours(ours))
+                Ok(OwnFaults(own))
             }
         }
 
@@ -124,7 +122,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Ours<'a> {
     }
 }
 
-/// Of a fault only what is needed; Go leaves out members that are empty.
+/// The needed members of a fault; Go omits empty ones.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry<'a> {
@@ -138,7 +136,7 @@ struct Entry<'a> {
 mod tests {
     use super::*;
 
-    /// As ClusterD writes it.
+    /// A value as written by ClusterD.
     const FAULTS: &str = r#"{"worker-1":[{"resource":"CCAE","devIds":[0],"faultId":"other-0001","type":"NPU","faultCode":"020001001","level":"SeparateNPU","faultTime":1756000000}],
         "worker-7":[{"resource":"swansong","devIds":[3],"faultId":"worker-7.npu3.1.1756000000000","type":"NPU","faultCode":"020011001","level":"SeparateNPU","faultTime":1756000000},
                     {"resource":"pingmesh","faultId":"swansong-not","devIds":[3]},
@@ -153,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_on_this_node() {
+    fn finds_swansongs_faults_of_the_node() {
         assert_eq!(
             ids(FAULTS, "worker-7"),
             ["worker-7.npu3.1.1756000000000", "worker-7.npu4.1.1756000000000"]
@@ -171,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_stands_where_nothing_is_said() {
+    fn missing_or_empty_values_are_no_faults() {
         for faults in [None, Some(""), Some("null"), Some("{}")] {
             let found = node_faults(faults, None, "worker-7").expect("a statistic");
             assert_eq!(found, NodeFaults { fault_ids: Vec::new(), complete: true });
@@ -179,13 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn too_many_faults_make_it_incomplete() {
-        let said = "The current total number of faults is too large";
-        assert!(!node_faults(Some(FAULTS), Some(said), "worker-7").expect("a statistic").complete);
+    fn description_means_incomplete() {
+        let description = "The current total number of faults is too large";
+        assert!(!node_faults(Some(FAULTS), Some(description), "worker-7").expect("a statistic").complete);
     }
 
     #[test]
-    fn another_form_is_an_error_and_not_an_empty_node() {
+    fn invalid_values_are_errors() {
         for faults in ["[]", "{", "7", r#"{"worker-7": {}}"#, r#"{"worker-7": [7]}"#, "{} x"] {
             assert!(node_faults(Some(faults), None, "worker-7").is_err(), "{faults}");
         }

@@ -1,11 +1,11 @@
-//! Texts for people, made to fit.
+//! Shortens texts for users.
 
-/// One line without control characters, white space as single blanks, at most `most` characters.
-pub(crate) fn one_line(text: &str, most: usize) -> String {
+/// One line of at max `max` characters, without control characters, with single spaces.
+pub(crate) fn one_line(text: &str, max: usize) -> String {
     let mut line = String::new();
-    let mut room = most;
+    let mut room = max;
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
-        // The blank goes only where something of the word follows.
+        // A space needs at least one character after it.
         if !line.is_empty() {
             if room < 2 {
                 break;
@@ -22,10 +22,10 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
     line
 }
 
-/// As [`one_line`], at most `most` *bytes*.
-pub(crate) fn one_line_of_bytes(text: &str, most: usize) -> String {
-    let mut line = one_line(text, most);
-    line.truncate(line.floor_char_boundary(most));
+/// As [`one_line`], at max `max` *bytes*.
+pub(crate) fn one_line_of_bytes(text: &str, max: usize) -> String {
+    let mut line = one_line(text, max);
+    line.truncate(line.floor_char_boundary(max));
     line.truncate(line.trim_end().len());
     line
 }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn white_space_becomes_single_blanks() {
+    fn white_space_becomes_single_spaces() {
         assert_eq!(one_line(" a\tb\r\n\n c\u{a0}d\u{0}e\u{3000}", 99), "a b c d e");
         assert_eq!(one_line("ab cd", 4), "ab c");
         assert_eq!(one_line("ab cd", 3), "ab");
@@ -47,13 +47,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_fits_and_stays_when_cleaned_again(text in any::<String>(), most in 0usize..40) {
-            let line = one_line(&text, most);
-            prop_assert!(line.chars().count() <= most);
-            prop_assert_eq!(&one_line(&line, most), &line);
+        fn fits_and_is_idempotent(text in any::<String>(), max in 0usize..40) {
+            let line = one_line(&text, max);
+            prop_assert!(line.chars().count() <= max);
+            prop_assert_eq!(&one_line(&line, max), &line);
             prop_assert!(!line.chars().any(|c| c != ' ' && (c.is_whitespace() || c.is_control())));
-            let bytes = one_line_of_bytes(&text, most);
-            prop_assert!(bytes.len() <= most);
+            let bytes = one_line_of_bytes(&text, max);
+            prop_assert!(bytes.len() <= max);
         }
     }
 }

@@ -1,23 +1,23 @@
-//! Changes of a text at places of it.
+//! Edits of a text.
 
 use std::ops::Range;
 
-/// Changes that don't overlap; those at one place keep their order.
+/// Edits that don't overlap; those at one position keep their order.
 #[derive(Default)]
 pub(super) struct Edits(Vec<(Range<usize>, String)>);
 
 impl Edits {
-    /// Puts `new` before the byte `at`.
+    /// Inserts `new` before the byte `at`.
     pub(super) fn insert(&mut self, at: usize, new: String) {
         self.0.push((at..at, new));
     }
 
-    /// Puts `new` in the place of `span`.
+    /// Replaces `span` by `new`.
     pub(super) fn replace(&mut self, span: Range<usize>, new: String) {
         self.0.push((span, new));
     }
 
-    /// The changed text.
+    /// The edited text.
     pub(super) fn apply(mut self, text: &str) -> String {
         self.0.sort_by_key(|(span, _)| span.start);
         let mut changed = String::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! JSON with the places of its values.
+//! JSON with the positions of its values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::Refused;
+use super::InvalidFile;
 use super::edit::Edits;
 
-/// A value, by its bytes in the text.
+/// The byte range of a value in the text.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) span: Range<usize>,
@@ -28,12 +28,12 @@ pub(super) struct Members {
 pub(super) struct Elements {
     node: Node,
     each: Vec<Node>,
-    /// What stands before the first, and between the last two.
+    /// The text between the last two elements.
     separator: String,
 }
 
 impl Node {
-    /// A value that serde_json found in `text`, or in a part of it.
+    /// The position of a value that serde_json borrowed from `text`.
     fn new(text: &str, raw: &RawValue) -> Self {
         let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
         Self { span: start..start + raw.get().len() }
@@ -47,7 +47,7 @@ impl Node {
         self.json(text) == "null"
     }
 
-    /// What kind of value it is.
+    /// The type for messages.
     fn kind(&self, text: &str) -> &'static str {
         match self.json(text).as_bytes().first() {
             Some(b'{') => "an object",
@@ -59,27 +59,27 @@ impl Node {
         }
     }
 
-    fn refuse(&self, text: &str, problem: String) -> Refused {
-        refuse_at(text, self.span.start, problem)
+    fn error(&self, text: &str, problem: String) -> InvalidFile {
+        error_at(text, self.span.start, problem)
     }
 }
 
 impl Members {
-    /// The member that ClusterD reads as `name`: Go doesn't tell upper case from lower case here.
-    pub(super) fn find(&self, text: &str, name: &str) -> Result<Option<&Node>, Refused> {
+    /// The member that ClusterD reads as `name`; Go ignores the case.
+    pub(super) fn find(&self, text: &str, name: &str) -> Result<Option<&Node>, InvalidFile> {
         let mut found = self.members.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
         match (found.next(), found.next()) {
             (_, Some((key, node))) => {
                 let problem = format!(
                     "`{key}` is there a second time; ClusterD reads only one of them, remove the other"
                 );
-                Err(node.refuse(text, problem))
+                Err(node.error(text, problem))
             }
             (first, None) => Ok(first.map(|(_, node)| node)),
         }
     }
 
-    /// Adds members, by name and JSON, behind all others.
+    /// Appends members, by name and JSON.
     pub(super) fn append(&self, edits: &mut Edits, members: &[(&str, String)]) {
         match self.members.last() {
             _ if members.is_empty() => {}
@@ -89,14 +89,14 @@ impl Members {
     }
 }
 
-/// Members as they stand between the braces of an object.
+/// Members as in an object, without the braces.
 pub(super) fn joined(members: &[(&str, String)]) -> String {
     let members = members.iter().map(|(name, json)| format!("{}: {json}", super::quoted(name)));
     members.collect::<Vec<_>>().join(", ")
 }
 
 impl Elements {
-    /// Adds elements behind all others, set off as they are.
+    /// Appends elements with the existing separator.
     pub(super) fn append(&self, edits: &mut Edits, elements: &[String]) {
         match self.each.last() {
             Some(last) => {
@@ -108,12 +108,12 @@ impl Elements {
     }
 }
 
-/// The text as one value.
-pub(super) fn document(text: &str) -> Result<Node, Refused> {
+/// Parses the text as one value.
+pub(super) fn document(text: &str) -> Result<Node, InvalidFile> {
     let raw: &RawValue = serde_json::from_str(text).map_err(|error| {
         let problem = error.to_string();
         let problem = problem.split(" at line ").next().unwrap_or_default();
-        Refused {
+        InvalidFile {
             line: error.line().max(1),
             column: error.column().max(1),
             problem: format!("this isn't valid JSON: {problem}"),
@@ -123,17 +123,17 @@ pub(super) fn document(text: &str) -> Result<Node, Refused> {
 }
 
 /// The members of `node`, which has to be an object; `path` is its name.
-pub(super) fn members(text: &str, node: &Node, path: &str) -> Result<Members, Refused> {
+pub(super) fn members(text: &str, node: &Node, path: &str) -> Result<Members, InvalidFile> {
     let problem = || format!("{} is {}, it has to be an object", named(path), node.kind(text));
-    let Pairs(pairs) = serde_json::from_str(node.json(text)).map_err(|_| node.refuse(text, problem()))?;
+    let Pairs(pairs) = serde_json::from_str(node.json(text)).map_err(|_| node.error(text, problem()))?;
     let members = pairs.into_iter().map(|(key, raw)| (key.into_owned(), Node::new(text, raw))).collect();
     Ok(Members { node: node.clone(), members })
 }
 
 /// The elements of `node`, which has to be a list of strings; `null` among them is an empty string to ClusterD.
-pub(super) fn strings(text: &str, node: &Node, path: &str) -> Result<(Elements, Vec<String>), Refused> {
+pub(super) fn strings(text: &str, node: &Node, path: &str) -> Result<(Elements, Vec<String>), InvalidFile> {
     let problem = || format!("{} is {}, it has to be a list of strings", named(path), node.kind(text));
-    let Items(raws) = serde_json::from_str(node.json(text)).map_err(|_| node.refuse(text, problem()))?;
+    let Items(raws) = serde_json::from_str(node.json(text)).map_err(|_| node.error(text, problem()))?;
     let elements: Vec<_> = raws.iter().map(|raw| Node::new(text, raw)).collect();
     let strings = elements.iter().enumerate().map(|(i, element)| {
         let string: Result<Option<String>, _> = serde_json::from_str(element.json(text));
@@ -144,9 +144,9 @@ pub(super) fn strings(text: &str, node: &Node, path: &str) -> Result<(Elements, 
                 element.kind(text)
             )
         };
-        Ok(string.map_err(|_| element.refuse(text, problem()))?.unwrap_or_default())
+        Ok(string.map_err(|_| element.error(text, problem()))?.unwrap_or_default())
     });
-    let strings = strings.collect::<Result<_, Refused>>()?;
+    let strings = strings.collect::<Result<_, InvalidFile>>()?;
     let separator = match elements.as_slice() {
         [.., before, last] => text[before.span.end..last.span.start].to_owned(),
         [only] => match &text[node.span.start + 1..only.span.start] {
@@ -162,17 +162,17 @@ fn named(path: &str) -> String {
     if path == "the file" { path.to_owned() } else { format!("`{path}`") }
 }
 
-fn refuse_at(text: &str, at: usize, problem: String) -> Refused {
+fn error_at(text: &str, at: usize, problem: String) -> InvalidFile {
     let before = &text[..at];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    Refused {
+    InvalidFile {
         line: before.matches('\n').count() + 1,
         column: before[line_start..].chars().count() + 1,
         problem,
     }
 }
 
-/// An object's members in their order, none left out.
+/// All members of an object in their order.
 struct Pairs<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 /// A list's elements.

@@ -7,27 +7,27 @@ fn customized(text: &str) -> Customized {
     customize(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-fn refused(text: &str) -> Refused {
+fn error_of(text: &str) -> InvalidFile {
     customize(text).expect_err(text)
 }
 
-/// Whether ClusterD takes all that we send with this file.
-fn serves_us(text: &str) -> bool {
+/// Whether ClusterD accepts all of our faults with this file.
+fn accepts_our_faults(text: &str) -> bool {
     let file: Value = serde_json::from_str(text).expect("JSON");
-    let holds =
+    let contains =
         |list: &Value, wanted: &str| list.as_array().is_some_and(|list| list.iter().any(|v| v == wanted));
     let codes = &file[CODES];
-    holds(&file[RESOURCES], RESOURCE)
-        && Class::VARIANTS.iter().all(|class| LISTS.iter().any(|list| holds(&codes[list], class.code())))
+    contains(&file[RESOURCES], RESOURCE)
+        && Class::VARIANTS.iter().all(|class| LISTS.iter().any(|list| contains(&codes[list], class.code())))
 }
 
 #[test]
-fn the_built_in_list_and_ours() {
+fn adds_entries_to_the_built_in_list() {
     let result = customized(BUILT_IN);
-    assert!(serves_us(&result.text));
+    assert!(accepts_our_faults(&result.text));
     assert!(result.resource_added);
-    assert_eq!((result.added.len(), result.elsewhere.len()), (5, 0));
-    // All that was there is there, in its order: without ours the text is the old one.
+    assert_eq!((result.added.len(), result.in_other_list.len()), (5, 0));
+    // Without our entries the text is the old one.
     let mut without = result.text.clone();
     for ours in Class::VARIANTS.iter().map(|class| class.code()).chain([RESOURCE]) {
         without = without.replace(&format!(", \"{ours}\""), "");
@@ -36,21 +36,24 @@ fn the_built_in_list_and_ours() {
 }
 
 #[test]
-fn the_second_time_changes_nothing() {
+fn is_idempotent() {
     let first = customized(BUILT_IN).text;
     let second = customized(&first);
-    assert_eq!(second, Customized { text: first, resource_added: false, added: vec![], elsewhere: vec![] });
+    assert_eq!(
+        second,
+        Customized { text: first, resource_added: false, added: vec![], in_other_list: vec![] }
+    );
 }
 
 #[test]
-fn it_is_written_as_its_surroundings_are() {
+fn keeps_the_style_of_the_file() {
     let text = "{\n\t\"publicFaultResource\": [\n\t\t\"CCAE\",\n\t\t\"XXX\"\n\t],\n\t\"mine\": 1e400,\n\t\"publicFaultCode\": {\"SeparateNPUCodes\": [\n  \"020001001\"\n], \"SubHealthFaultCodes\": []}\n}";
     let expected = "{\n\t\"publicFaultResource\": [\n\t\t\"CCAE\",\n\t\t\"XXX\",\n\t\t\"swansong\"\n\t],\n\t\"mine\": 1e400,\n\t\"publicFaultCode\": {\"SeparateNPUCodes\": [\n  \"020001001\",\n  \"020011001\",\n  \"120011001\"\n], \"SubHealthFaultCodes\": [\"010011001\", \"110011001\"], \"NotHandleFaultCodes\": [\"000011001\"]}\n}";
     assert_eq!(customized(text).text, expected);
 }
 
 #[test]
-fn what_is_absent_or_null_is_made() {
+fn creates_absent_and_null_members() {
     for text in [
         "{}",
         " { } ",
@@ -61,13 +64,13 @@ fn what_is_absent_or_null_is_made() {
         r#"{"publicFaultCode": {"PreSeparateNPUCodes": ["110001022"], "NewCodes": {"x": 1}}}"#,
     ] {
         let result = customized(text);
-        assert!(serves_us(&result.text), "{}", result.text);
+        assert!(accepts_our_faults(&result.text), "{}", result.text);
         assert_eq!(customized(&result.text).text, result.text);
     }
 }
 
 #[test]
-fn names_are_found_as_go_finds_them() {
+fn ignores_the_case_of_names_as_go_does() {
     let text =
         r#"{"PublicFaultCode": {"separatenpucodes": ["020011001"]}, "PUBLICFAULTRESOURCE": ["swansong"]}"#;
     let result = customized(text);
@@ -77,15 +80,15 @@ fn names_are_found_as_go_finds_them() {
 }
 
 #[test]
-fn a_code_that_somebody_put_elsewhere_stays_there() {
+fn moved_codes_remain_in_their_list() {
     let text = r#"{"publicFaultCode": {"SubHealthFaultCodes": ["020011001"]}, "publicFaultResource": []}"#;
     let result = customized(text);
-    assert_eq!(result.elsewhere, [(Class::ChipSeparate, "SubHealthFaultCodes")]);
+    assert_eq!(result.in_other_list, [(Class::ChipSeparate, "SubHealthFaultCodes")]);
     assert_eq!(result.text.matches("020011001").count(), 1, "{}", result.text);
 }
 
 #[test]
-fn what_clusterd_would_not_take_is_refused_with_its_place() {
+fn rejects_invalid_files_with_the_position() {
     let cases = [
         ("", (1, 1), "JSON"),
         ("{\n  \"publicFaultCode\": {},\n}", (3, 1), "isn't valid JSON"),
@@ -118,7 +121,7 @@ fn what_clusterd_would_not_take_is_refused_with_its_place() {
         ("{\"publicFaultResource\": [], \"publicFaultResource\": []}", (1, 52), "a second time"),
     ];
     for (text, place, words) in cases {
-        let error = refused(text);
+        let error = error_of(text);
         assert_eq!((error.line, error.column), place, "{text}: {error}");
         assert!(error.problem.contains(words), "{text}: {error}");
         assert_eq!(error.to_string().lines().count(), 1);
@@ -148,7 +151,7 @@ fn strings() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever else is in the file: ours are in it afterwards, all else is as it was, and twice is once.
+    /// For any file: our entries are added, all others are kept, and a second run changes nothing.
     #[test]
     fn laws(
         lists in prop::collection::hash_map(prop::sample::select(LISTS.to_vec()), strings(), 0..5),
@@ -163,7 +166,7 @@ proptest! {
         let text = if pretty { serde_json::to_string_pretty(&before) } else { serde_json::to_string(&before) };
         let text = text.expect("JSON");
         let result = customized(&text);
-        prop_assert!(serves_us(&result.text), "{}", result.text);
+        prop_assert!(accepts_our_faults(&result.text), "{}", result.text);
         prop_assert_eq!(&customized(&result.text).text, &result.text);
         let after: Value = serde_json::from_str(&result.text).expect("JSON");
         for (name, value) in before.as_object().expect("an object") {
@@ -180,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in any::<String>()) {
+    fn no_text_causes_a_panic(text in any::<String>()) {
         let _ = customize(&text);
     }
 }

@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 /// A fault code: hexadecimal digits in upper case, as MindCluster writes it.
 ///
 /// The driver's codes are 32 bits wide (`event_id` of `dcmi_dms_fault_event`); those that MindCluster makes itself have
-/// nine digits, some with a leading zero (`020001002`). The text is kept as it came; two codes are the same when their
-/// numbers are.
+/// nine digits, some with a leading zero (`020001002`). The text keeps leading zeros; codes are compared by their numbers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Code {
@@ -18,13 +17,13 @@ pub struct Code {
     text: Box<str>,
 }
 
-/// A text that is no fault code.
+/// The text is no fault code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no fault code: one to sixteen hexadecimal digits, as in 80E01801")]
 pub struct InvalidCode(String);
 
 impl Code {
-    /// A code of any width; MindCluster's own are wider than the driver's.
+    /// Creates a code of any width; MindCluster's own are wider than the driver's.
     pub fn from_number(number: u64) -> Self {
         Self { number, text: format!("{number:X}").into() }
     }
@@ -40,7 +39,7 @@ impl Code {
     }
 }
 
-/// The driver's.
+/// Creates a code of the driver.
 impl From<u32> for Code {
     fn from(event_id: u32) -> Self {
         Self { number: event_id.into(), text: format!("{event_id:X}").into() }
@@ -50,11 +49,11 @@ impl From<u32> for Code {
 impl FromStr for Code {
     type Err = InvalidCode;
 
-    /// Blanks around it and `0x` before it are left out.
+    /// Ignores white space and a prefix `0x`.
     fn from_str(text: &str) -> Result<Self, InvalidCode> {
         let trimmed = text.trim();
         let digits = trimmed.strip_prefix("0x").or_else(|| trimmed.strip_prefix("0X")).unwrap_or(trimmed);
-        // Not from_str_radix alone: it takes a sign.
+        // from_str_radix alone would accept a sign.
         if digits.is_empty() || digits.len() > 16 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Err(InvalidCode(text.chars().take(40).collect()));
         }
@@ -114,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_drivers_and_mindclusters_own() {
+    fn formats_and_parses_codes_of_driver_and_mindcluster() {
         assert_eq!(Code::from(0x8107_8603).as_str(), "81078603");
         assert_eq!(Code::from(0x40F8_4E00).to_string(), "40F84E00");
         let own: Code = "020001002".parse().expect("nine digits are more than 32 bits");
@@ -123,13 +122,13 @@ mod tests {
     }
 
     #[test]
-    fn the_same_number_is_the_same_code() {
+    fn equal_numbers_are_equal_codes() {
         assert_eq!("80e01801".parse::<Code>(), Ok(Code::from(0x80E0_1801)));
         assert_eq!("20001002".parse::<Code>(), "020001002".parse());
     }
 
     #[test]
-    fn what_is_no_code() {
+    fn rejects_other_texts() {
         for text in ["", " ", "-1", "+1", "0x", "12345678901234567", "80E0 1801", "[0x08520003,na]", "８"] {
             assert!(text.parse::<Code>().is_err(), "{text:?}");
         }

@@ -1,107 +1,107 @@
-//! What MindCluster's JSON files of faults are read with, and what can be wrong with them.
+//! Parses MindCluster's JSON files of faults.
 
 use serde_json::{Map, Value};
 
 use crate::code::Code;
 use crate::level::Level;
 
-/// No ConfigMap holds more.
-pub(crate) const LARGEST: usize = 1 << 20;
+/// The size limit of a ConfigMap, in bytes.
+pub(crate) const MAX_BYTES: usize = 1 << 20;
 
-/// So many warnings are told one by one.
-const MOST_WARNINGS: usize = 50;
+/// The limit of warnings per file.
+const MAX_WARNINGS: usize = 50;
 
-/// So much of a foreign text is repeated in a message.
-const LONGEST_EXCERPT: usize = 40;
+/// The limit of an excerpt, in characters.
+const MAX_EXCERPT: usize = 40;
 
-/// A file that can't be used at all.
+/// Why a file can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// More than a ConfigMap holds.
+    /// The file exceeds the size limit of a ConfigMap.
     #[error("it has {0} bytes, and 1 MiB is the most; is it the right file?")]
     TooLarge(usize),
-    /// Not JSON, or something else than an object.
+    /// The file isn't a JSON object.
     #[error("it is no JSON object: {0}")]
     NotAnObject(String),
-    /// A known key with a value of another shape. MindCluster refuses the whole file for it.
-    #[error("`{key}` must be {shape}")]
+    /// The value of a known key has another type. MindCluster refuses the whole file then.
+    #[error("`{key}` must be {expected}")]
     WrongType {
-        /// Which.
+        /// The key.
         key: String,
-        /// What it has to be.
-        shape: &'static str,
+        /// The expected type.
+        expected: &'static str,
     },
 }
 
-/// Something in a file that has no effect, or another one than its writer may expect.
+/// A part of a file that has no effect, or an unexpected one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// A key that means nothing here.
+    /// The key isn't known.
     #[error("`{key}` is no key that is known here and has no effect; is it misspelled?")]
     UnknownKey {
-        /// Which.
+        /// The key.
         key: String,
     },
-    /// A text that is no code.
+    /// The text is no fault code.
     #[error("`{key}`: `{text}` is no fault code and has no effect; write hexadecimal digits, as in 80E01801")]
     InvalidCode {
-        /// Where.
+        /// The key.
         key: String,
-        /// What is there.
+        /// The beginning of the text.
         text: String,
     },
-    /// A code of a network fault at a level that those can't have.
+    /// The level isn't possible for network faults.
     #[error(
         "`{key}`: {code} is a network fault, which can't be at that level; it is {} instead",
         Level::NotHandleFault
     )]
     LevelNotForNetwork {
-        /// Where.
+        /// The key.
         key: &'static str,
-        /// Which.
+        /// The code.
         code: Code,
     },
-    /// A code in a list of network faults that isn't one of those.
+    /// The code is in a list of network faults and isn't one.
     #[error(
         "`{key}`: {code} is no network fault, so it has no effect there; the network faults are {}",
         network_codes()
     )]
     NotNetworkFault {
-        /// Where.
+        /// The key.
         key: &'static str,
-        /// Which.
+        /// The code.
         code: Code,
     },
-    /// A code at two levels.
-    #[error("{code} is both {lower} and {higher}; the higher one counts")]
+    /// The code has two levels.
+    #[error("{code} is both {lower} and {higher}; the higher one applies")]
     ConflictingLevels {
-        /// Which.
+        /// The code.
         code: Code,
-        /// The level that it doesn't have.
+        /// The level that is ignored.
         lower: Level,
-        /// The level that it has.
+        /// The level that applies.
         higher: Level,
     },
-    /// A file that lists no code.
+    /// The file lists no code.
     #[error("it lists no code, so every code is classified by its severity")]
     Empty,
-    /// A rule out of MindCluster's limits, which has no effect there either.
+    /// The rule is outside MindCluster's limits; the device plugin ignores it too.
     #[error("`{key}`: {problem}; the rule has no effect")]
     InvalidRule {
-        /// Which.
+        /// The path of the rule.
         key: String,
-        /// What is wrong with it.
+        /// What is wrong.
         problem: String,
     },
-    /// A second rule of the same kind for a code.
-    #[error("`{key}`: {code} has a rule already; the first one counts")]
+    /// The code already has a rule of this kind.
+    #[error("`{key}`: {code} has a rule already; the first one applies")]
     DuplicateRule {
-        /// Where.
+        /// The path of the rule.
         key: String,
-        /// Which.
+        /// The code.
         code: Code,
     },
-    /// Those that aren't told one by one.
+    /// The number of warnings beyond the limit.
     #[error("and {0} more")]
     Omitted(usize),
 }
@@ -110,67 +110,67 @@ fn network_codes() -> String {
     crate::classify::NETWORK_CODES.map(|number| format!("{number:08X}")).join(", ")
 }
 
-/// Warnings, not more than somebody reads.
+/// A bounded list of warnings.
 #[derive(Debug, Default)]
 pub(crate) struct Warnings {
-    told: Vec<Warning>,
-    more: usize,
+    warnings: Vec<Warning>,
+    omitted: usize,
 }
 
 impl Warnings {
     pub(crate) fn push(&mut self, warning: Warning) {
-        if self.told.len() < MOST_WARNINGS {
-            self.told.push(warning);
+        if self.warnings.len() < MAX_WARNINGS {
+            self.warnings.push(warning);
         } else {
-            self.more += 1;
+            self.omitted += 1;
         }
     }
 
     pub(crate) fn into_vec(mut self) -> Vec<Warning> {
-        if self.more > 0 {
-            self.told.push(Warning::Omitted(self.more));
+        if self.omitted > 0 {
+            self.warnings.push(Warning::Omitted(self.omitted));
         }
-        self.told
+        self.warnings
     }
 }
 
-/// The beginning of a foreign text, in one line.
+/// The beginning of a foreign text as one line.
 pub(crate) fn excerpt(text: &str) -> String {
-    text.chars().take(LONGEST_EXCERPT).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().take(MAX_EXCERPT).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// What a parser says, without the whole of a text that it repeats.
-pub(crate) fn problem(error: &serde_json::Error) -> String {
-    const LONGEST: usize = 200;
+/// The message of a parser, shortened as it may quote the whole text.
+pub(crate) fn error_message(error: &serde_json::Error) -> String {
+    const MAX_LENGTH: usize = 200;
     let text = error.to_string();
     let mut short: String =
-        text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        text.chars().take(MAX_LENGTH).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if short.len() < text.len() {
         short.push('…');
     }
     short
 }
 
-/// The members of a JSON object; of a key that is there twice, the last value, as Go reads it.
+/// The members of a JSON object; the last value of a duplicate key, as in Go.
 pub(crate) fn object(text: &str) -> Result<Map<String, Value>, ParseError> {
-    if text.len() > LARGEST {
+    if text.len() > MAX_BYTES {
         return Err(ParseError::TooLarge(text.len()));
     }
-    serde_json::from_str(text).map_err(|error| ParseError::NotAnObject(problem(&error)))
+    serde_json::from_str(text).map_err(|error| ParseError::NotAnObject(error_message(&error)))
 }
 
-/// The codes of a list, with those that aren't codes told. MindCluster reads texts only, and leaves out what it can't
-/// read as a number.
+/// The codes of a list. As MindCluster, it accepts strings only, and ignores those that aren't numbers, with a warning.
 pub(crate) fn codes(key: &str, value: &Value, warnings: &mut Warnings) -> Result<Vec<Code>, ParseError> {
-    let wrong = || ParseError::WrongType { key: key.to_owned(), shape: "a list of texts, as [\"80E01801\"]" };
+    let wrong_type =
+        || ParseError::WrongType { key: key.to_owned(), expected: "a list of texts, as [\"80E01801\"]" };
     let list = match value {
         Value::Null => return Ok(Vec::new()),
         Value::Array(list) => list,
-        _ => return Err(wrong()),
+        _ => return Err(wrong_type()),
     };
     let mut codes = Vec::with_capacity(list.len());
     for element in list {
-        let text = element.as_str().ok_or_else(wrong)?;
+        let text = element.as_str().ok_or_else(wrong_type)?;
         match text.parse() {
             Ok(code) => codes.push(code),
             Err(_) => warnings.push(Warning::InvalidCode { key: key.to_owned(), text: excerpt(text) }),

@@ -1,4 +1,4 @@
-//! Reading `faultCode.json`.
+//! Parses `faultCode.json`.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use crate::code::Code;
 use crate::json::{self, ParseError, Warning, Warnings};
 use crate::level::Level;
 
-/// What a key lists.
+/// The kind of codes that a key lists.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// Faults of a device; a network fault among them counts as one of the network.
+    /// Faults of devices and networks.
     Chip,
-    /// Faults of a device, none of them of its network.
+    /// Faults of devices only.
     ChipOnly,
     /// Network faults.
     Network,
@@ -36,11 +36,11 @@ const KEYS: [(&str, Level, Kind); 12] = [
 
 pub(super) fn read(text: &str) -> Result<(Classifier, Vec<Warning>), ParseError> {
     let mut warnings = Warnings::default();
-    // Go takes a key in any case, and of two the last.
+    // As in Go, keys match in any case, and the last duplicate applies.
     let mut lists = [const { None }; KEYS.len()];
     for (name, value) in json::object(text)? {
         match KEYS.iter().position(|(key, ..)| key.eq_ignore_ascii_case(&name)) {
-            Some(place) => lists[place] = Some(value),
+            Some(index) => lists[index] = Some(value),
             None => warnings.push(Warning::UnknownKey { key: json::excerpt(&name) }),
         }
     }
@@ -61,18 +61,18 @@ impl Classifier {
     fn add(&mut self, key: &'static str, level: Level, kind: Kind, code: Code, warnings: &mut Warnings) {
         match (NETWORK_CODES.contains(&code.number()), kind) {
             (true, Kind::ChipOnly) => {
-                put(&mut self.network, &code, Level::NotHandleFault, warnings);
+                set_level(&mut self.network, &code, Level::NotHandleFault, warnings);
                 warnings.push(Warning::LevelNotForNetwork { key, code });
             }
-            (true, Kind::Chip | Kind::Network) => put(&mut self.network, &code, level, warnings),
-            (false, Kind::Chip | Kind::ChipOnly) => put(&mut self.chip, &code, level, warnings),
+            (true, Kind::Chip | Kind::Network) => set_level(&mut self.network, &code, level, warnings),
+            (false, Kind::Chip | Kind::ChipOnly) => set_level(&mut self.chip, &code, level, warnings),
             (false, Kind::Network) => warnings.push(Warning::NotNetworkFault { key, code }),
         }
     }
 }
 
-/// Of two levels of a code the higher one stays.
-fn put(levels: &mut BTreeMap<u64, Level>, code: &Code, level: Level, warnings: &mut Warnings) {
+/// Sets the level of a code, or keeps a higher one.
+fn set_level(levels: &mut BTreeMap<u64, Level>, code: &Code, level: Level, warnings: &mut Warnings) {
     let Some(known) = levels.insert(code.number(), level).filter(|known| *known != level) else { return };
     let (lower, higher) = (known.min(level), known.max(level));
     levels.insert(code.number(), higher);

@@ -121,9 +121,9 @@ mod tests {
     const CODE: &str = "80E01801";
 
     fn level(selector: &ClassifierSelector) -> (Level, LevelReason, ClassifierSource) {
-        let (classifier, origin) = selector.current();
-        let (level, because) = classifier.level(&CODE.parse().expect("a code"), None);
-        (level, because, origin)
+        let (classifier, source) = selector.current();
+        let (level, reason) = classifier.level(&CODE.parse().expect("a code"), None);
+        (level, reason, source)
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(level(&selector), (Level::SubHealthFault, LevelReason::Listed, ClassifierSource::File));
         let map = r#"{"SeparateNPUCodes": ["80E00000"]}"#;
         assert_eq!(selector.update_config_map(Some(map)), ReloadResult::Loaded(vec![]));
-        // Not merged: the code isn't in the ConfigMap, so it is unknown.
+        // Sources aren't merged: a code that the ConfigMap lacks is unknown.
         assert_eq!(level(&selector), (Level::SeparateNPU, LevelReason::Unknown, ClassifierSource::ConfigMap));
         assert!(selector.has_checked_config_map());
         assert_eq!(selector.update_config_map(None), ReloadResult::Removed);

@@ -8,11 +8,11 @@ fn code(text: &str) -> Code {
 }
 
 fn read(text: &str) -> (Classifier, Vec<Warning>) {
-    Classifier::from_json(text).expect("sound")
+    Classifier::from_json(text).expect("valid")
 }
 
 #[test]
-fn every_key_has_its_level() {
+fn parses_the_level_of_every_key() {
     let (classifier, warnings) = read(
         r#"{"NotHandleFaultCodes": ["1", "81078603"], "RestartRequestCodes": ["2"], "RestartBusinessCodes": ["3"],
             "FreeRestartNPUCodes": ["4"], "RestartNPUCodes": ["5"], "SeparateNPUCodes": ["6"], "PreSeparateNPUCodes": ["7"],
@@ -44,7 +44,7 @@ fn every_key_has_its_level() {
 }
 
 #[test]
-fn what_is_not_listed_goes_by_severity() {
+fn classifies_unlisted_codes_by_severity() {
     let (classifier, _) = read(r#"{"NotHandleFaultCodes": ["1"]}"#);
     for (text, severity, expected) in [
         ("80E01801", None, (Level::SeparateNPU, LevelReason::Unknown)),
@@ -68,7 +68,7 @@ fn what_is_not_listed_goes_by_severity() {
 }
 
 #[test]
-fn without_any_file() {
+fn classifies_documented_codes_without_a_file() {
     let classifier = Classifier::documented();
     for (text, level) in [
         ("81078603", Level::NotHandleFault),
@@ -82,7 +82,7 @@ fn without_any_file() {
 }
 
 #[test]
-fn network_faults_have_no_restart() {
+fn network_faults_cannot_have_restart_levels() {
     for key in ["RestartRequestCodes", "RestartBusinessCodes", "FreeRestartNPUCodes", "RestartNPUCodes"] {
         let (classifier, warnings) = read(&json!({key: ["81078607"]}).to_string());
         assert_eq!(warnings, [Warning::LevelNotForNetwork { key, code: code("81078607") }]);
@@ -104,7 +104,7 @@ fn network_faults_have_no_restart() {
 }
 
 #[test]
-fn the_graver_of_two_levels_counts() {
+fn higher_of_two_levels_applies() {
     // As in the file of MindCluster 26.
     for text in [
         r#"{"RestartBusinessCodes": ["A2301001"], "SeparateNPUCodes": ["A2301001"]}"#,
@@ -121,7 +121,7 @@ fn the_graver_of_two_levels_counts() {
 }
 
 #[test]
-fn what_is_tolerated() {
+fn tolerates_what_mindcluster_tolerates() {
     let (classifier, warnings) = read(
         r#"{"notHandleFaultCodes": [" 80e01801 ", "80E01801", "0x80E01801"], "SeparateNPUCodes": null, "Comment": {"a": 1},
             "RestartNPUCodes": ["", "80E0180G", "80E01803"]}"#,
@@ -134,7 +134,7 @@ fn what_is_tolerated() {
         warnings,
         [Warning::UnknownKey { key: "Comment".to_owned() }, not_a_code(""), not_a_code("80E0180G")]
     );
-    // Of a key that is there twice, Go takes the last.
+    // The last duplicate key applies, as in Go.
     let (classifier, _) = read(r#"{"SeparateNPUCodes": ["1"], "SeparateNPUCodes": ["2"]}"#);
     assert_eq!(classifier.len(), 1);
     assert_eq!(classifier.level(&code("2"), Some(Severity::Minor)).1, LevelReason::Listed);
@@ -142,13 +142,13 @@ fn what_is_tolerated() {
 }
 
 #[test]
-fn what_is_broken() {
-    let shape = |key: &str| ParseError::WrongType {
+fn rejects_invalid_files() {
+    let wrong_type = |key: &str| ParseError::WrongType {
         key: key.to_owned(),
-        shape: "a list of texts, as [\"80E01801\"]",
+        expected: "a list of texts, as [\"80E01801\"]",
     };
-    assert_eq!(Classifier::from_json(r#"{"SeparateNPUCodes": "1"}"#), Err(shape("SeparateNPUCodes")));
-    assert_eq!(Classifier::from_json(r#"{"SeparateNPUCodes": [1]}"#), Err(shape("SeparateNPUCodes")));
+    assert_eq!(Classifier::from_json(r#"{"SeparateNPUCodes": "1"}"#), Err(wrong_type("SeparateNPUCodes")));
+    assert_eq!(Classifier::from_json(r#"{"SeparateNPUCodes": [1]}"#), Err(wrong_type("SeparateNPUCodes")));
     for text in ["", "[]", "null", "{\"SeparateNPUCodes\": [\"1\"", "\u{feff}{}"] {
         assert!(matches!(Classifier::from_json(text), Err(ParseError::NotAnObject(_))), "{text:?}");
     }
@@ -161,14 +161,14 @@ fn warnings_are_bounded() {
     let list: Vec<String> = (0..5000).map(|number| format!("x{number}")).collect();
     let warnings = read(&json!({"RestartNPUCodes": list}).to_string()).1;
     assert_eq!(warnings.len(), 51);
-    // One of those left out says that nothing is listed.
+    // `Warning::Empty` is among those omitted.
     assert_eq!(warnings[50], Warning::Omitted(4951));
 }
 
 proptest! {
-    /// Whatever is listed where, each code has the gravest of its levels, and only a network fault loses a restart.
+    /// Each code has the highest of its levels; a network fault at a restart level gets `NotHandleFault`.
     #[test]
-    fn the_gravest_level_of_each_code(lists in prop::collection::vec((0..8_usize, prop::collection::vec(0..6_u64, 0..4)), 0..8)) {
+    fn highest_level_of_each_code_applies(lists in prop::collection::vec((0..8_usize, prop::collection::vec(0..6_u64, 0..4)), 0..8)) {
         const KEYS: [(&str, Level); 8] = [
             ("NotHandleFaultCodes", Level::NotHandleFault), ("SubHealthFaultCodes", Level::SubHealthFault),
             ("RestartRequestCodes", Level::RestartRequest), ("RestartBusinessCodes", Level::RestartBusiness),
@@ -194,15 +194,15 @@ proptest! {
         }
         let (classifier, _) = read(&serde_json::Value::Object(file).to_string());
         for number in pool {
-            let (level, because) = classifier.level(&code(&format!("{number:X}")), None);
-            let found = (because == LevelReason::Listed).then_some(level);
+            let (level, reason) = classifier.level(&code(&format!("{number:X}")), None);
+            let found = (reason == LevelReason::Listed).then_some(level);
             prop_assert_eq!(found, expected.get(&number).copied());
         }
         prop_assert_eq!(classifier.len(), expected.len());
     }
 
     #[test]
-    fn any_text_is_read_or_refused(text in ".{0,200}") {
+    fn no_text_causes_a_panic(text in ".{0,200}") {
         let _ = Classifier::from_json(&text);
     }
 }

@@ -1,4 +1,4 @@
-//! JSON as Go's `json.Marshal` writes it, and its sum.
+//! Computes the CheckCode over JSON as Go's `json.Marshal` writes it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use sha2::{Digest as _, Sha256};
 
 /// The CheckCode of a device list: lower-case hexadecimal SHA-256 of the member `DeviceInfo`, as `MakeDataHash` of
-/// `ascend-device-plugin/pkg/common/common.go` makes it and `EqualDataHash` of ClusterD makes it anew of what it read.
+/// `ascend-device-plugin/pkg/common/common.go` computes it and `EqualDataHash` of ClusterD computes it again from the parsed data.
 ///
-/// That is why the text itself isn't summed up: a text with other blanks or escapes is the same to ClusterD, and one whose
-/// sum fits only as it stands is not.
+/// Therefore the text itself isn't hashed: ClusterD accepts a text with other white space or escapes, and rejects one whose
+/// hash is right only in its literal form.
 pub fn check_code(device_list: &BTreeMap<String, String>, update_time: i64) -> String {
     let sum = Sha256::digest(device_info(device_list, update_time));
     sum.iter().fold(String::with_capacity(64), |mut text, byte| {
@@ -26,18 +26,18 @@ fn device_info(device_list: &BTreeMap<String, String>, update_time: i64) -> Stri
         if index > 0 {
             json.push(',');
         }
-        string(&mut json, key);
+        write_string(&mut json, key);
         json.push(':');
-        string(&mut json, value);
+        write_string(&mut json, value);
     }
     // Writing to a String can't fail.
     let _ = write!(json, r#"}},"UpdateTime":{update_time}}}"#);
     json
 }
 
-/// A text as Go's encoder escapes it: what HTML or JavaScript would take for something else too. (`\b` and `\f` are short
-/// since Go 1.22; none is in the name of a device or in the JSON of a fault.)
-fn string(json: &mut String, text: &str) {
+/// Writes a string as Go's encoder does, with escaped HTML and JavaScript characters. (`\b` and `\f` have short forms since
+/// Go 1.22; neither occurs in device names or in the JSON of faults.)
+fn write_string(json: &mut String, text: &str) {
     json.push('"');
     for c in text.chars() {
         match c {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_go_writes_it() {
+    fn writes_json_as_go_does() {
         let list = BTreeMap::from([
             ("b".to_owned(), "<a href=\"x\">&\u{2028}\u{2029}".to_owned()),
             ("B".to_owned(), "\\ \n\r\t\u{1}\u{7f}é".to_owned()),

@@ -1,7 +1,6 @@
-//! What the device plugin publishes of this node: the ConfigMap `mindx-dl-deviceinfo-<node>` in kube-system.
+//! What the device plugin publishes about this node: the ConfigMap `mindx-dl-deviceinfo-<node>` in kube-system.
 //!
-//! ClusterD reads it, and hands on the faults in it. So a fault that is in it needs nobody else to tell it; and when
-//! nobody writes it any more, nobody else does. The writer is `WriteDeviceInfoDataIntoCM` of
+//! ClusterD reads it and acts on the faults in it, so a fault that is in it needn't be sent to ClusterD. The writer is `WriteDeviceInfoDataIntoCM` of
 //! `ascend-device-plugin/pkg/kubeclient/client_server.go`, the types are in `pkg/common/proto.go`.
 
 mod check_code;
@@ -23,7 +22,7 @@ pub fn config_map_name(node: &str) -> String {
     format!("mindx-dl-deviceinfo-{node}")
 }
 
-/// The data of the ConfigMap, as far as it is looked at. `SwitchInfoCfg` is about switches, not NPUs.
+/// The relevant data of the ConfigMap. `SwitchInfoCfg` is about switches, not NPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ConfigMapData<'a> {
     /// Key `DeviceInfoCfg`.
@@ -32,93 +31,93 @@ pub struct ConfigMapData<'a> {
     pub manually_separated: Option<&'a str>,
 }
 
-/// What was published.
+/// The parsed ConfigMap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// When, in seconds since 1970 by the device plugin's clock. It is there to be compared with the one before, not with
+    /// The time of the write in seconds since 1970, by the device plugin's clock. Compare it with earlier values only, not with
     /// a clock.
     pub update_time: i64,
-    /// The devices with a fault, chip and network apart, in the order in which they are published.
+    /// The devices with a fault, chip and network separately, in the order of the ConfigMap.
     pub faults: Vec<DeviceFault>,
-    /// The devices that are published as unhealthy.
+    /// The unhealthy devices.
     pub unhealthy: BTreeSet<u32>,
-    /// The devices whose network is published as unhealthy.
+    /// The devices with an unhealthy network.
     pub network_unhealthy: BTreeSet<u32>,
-    /// The devices that are separated until somebody allows them again.
+    /// The devices that are separated until an administrator releases them.
     pub manually_separated: BTreeSet<u32>,
 }
 
-/// A device that is published with a fault.
+/// A device with a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceFault {
     /// Physical id: the N of `/dev/davinciN`, of `Ascend910-N` and of `npu-N`.
     pub npu: u32,
-    /// Whether it is its network (`CardNetworkUnhealthy`) or the device itself (`CardUnhealthy`).
+    /// Whether the fault is one of the network (`CardNetworkUnhealthy`) or the device itself (`CardUnhealthy`).
     pub network: bool,
-    /// The gravest of its levels, if it is one that is known here.
+    /// The highest of its levels, if it is known.
     pub level: Option<Level>,
-    /// Its codes. There may be none: a device that is separated by hand has no fault any more.
+    /// The codes; empty for a manually separated device whose faults have ended.
     pub codes: Vec<PublishedCode>,
 }
 
-/// A code that is published.
+/// A published code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedCode {
-    /// Which.
+    /// The code.
     pub code: Code,
-    /// Its own level, where that is published and known here.
+    /// Its own level, if it is published and known.
     pub level: Option<Level>,
-    /// Since when, in milliseconds since 1970 by the device plugin's clock.
+    /// When the fault began in milliseconds since 1970, by the device plugin's clock.
     pub since: Option<i64>,
 }
 
-/// Why what is published can't be taken. ClusterD refuses it too.
+/// Why the ConfigMap is invalid. ClusterD rejects it too.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDeviceInfo {
-    /// There is no such key.
+    /// The key is missing.
     #[error("the ConfigMap has no `DeviceInfoCfg`")]
     NoDeviceInfo,
-    /// More than a ConfigMap holds.
+    /// The value exceeds the size limit of a ConfigMap.
     #[error("`DeviceInfoCfg` has {0} bytes, more than a ConfigMap holds")]
     TooLarge(usize),
-    /// It isn't the JSON that it should be.
+    /// The value doesn't parse.
     #[error("`DeviceInfoCfg` can't be read: {0}")]
-    NotUnderstood(String),
-    /// It isn't what its CheckCode says.
+    Unparsable(String),
+    /// The CheckCode is wrong.
     #[error(
-        "`DeviceInfoCfg` has CheckCode {stated}, and {computed} would be right: it is damaged, or somebody else wrote it"
+        "`DeviceInfoCfg` has CheckCode {stated}, and {computed} would be right: it is damaged, or another program wrote it"
     )]
     CheckCode {
-        /// As it stands there.
+        /// The published CheckCode.
         stated: String,
-        /// As it should be.
+        /// The computed CheckCode.
         computed: String,
     },
-    /// The list of faults can't be read.
+    /// The list of faults doesn't parse.
     #[error("`{key}` in `DeviceInfoCfg` can't be read: {problem}")]
     Faults {
-        /// Which list.
+        /// The key of the list.
         key: String,
-        /// What is wrong with it.
+        /// The parser's message.
         problem: String,
     },
 }
 
 impl DeviceInfo {
-    /// Reads what is published.
+    /// Parses the ConfigMap's data.
     ///
     /// # Errors
     ///
-    /// When ClusterD wouldn't take it either.
+    /// When ClusterD would reject it too.
     pub fn read(data: ConfigMapData<'_>) -> Result<Self, InvalidDeviceInfo> {
         parse::read(data)
     }
 
-    /// A code of an NPU, if it is published, with the gravest level under which it is.
+    /// A published code of an NPU, with the highest of its levels.
     pub fn find(&self, npu: u32, code: &Code) -> Option<&PublishedCode> {
-        let of_npu = self.faults.iter().filter(|faulty| faulty.npu == npu);
-        of_npu
-            .flat_map(|faulty| &faulty.codes)
+        let devices = self.faults.iter().filter(|device| device.npu == npu);
+        devices
+            .flat_map(|device| &device.codes)
             .filter(|known| known.code == *code)
             .max_by_key(|known| known.level)
     }

@@ -1,4 +1,4 @@
-//! From the ConfigMap's texts to a [`DeviceInfo`].
+//! Parses a [`DeviceInfo`].
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::{ConfigMapData, DeviceFault, DeviceInfo, InvalidDeviceInfo, PublishedCode, check_code};
-use crate::json::{self, LARGEST};
+use crate::json::{self, MAX_BYTES};
 use crate::level::Level;
 
-/// What the name of a whole NPU begins with, by run mode of the device plugin. A virtual one (`Ascend910-2c-100-1`) is a
-/// part of an NPU and has no physical id in its name.
-const NAMES: [&str; 4] = ["Ascend910-", "npu-", "Ascend310P-", "Ascend310-"];
+/// The prefixes of the names of whole NPUs, by run mode of the device plugin. A virtual NPU (`Ascend910-2c-100-1`) has no
+/// physical id in its name.
+const NAME_PREFIXES: [&str; 4] = ["Ascend910-", "npu-", "Ascend310P-", "Ascend310-"];
 
 /// The resources of NPUs, by run mode. One node has one of them.
 const RESOURCES: [&str; 4] = ["Ascend910", "npu", "Ascend310P", "Ascend310"];
@@ -56,15 +56,15 @@ struct TimeAndLevel<'a> {
 
 pub(super) fn read(data: ConfigMapData<'_>) -> Result<DeviceInfo, InvalidDeviceInfo> {
     let text = data.device_info.ok_or(InvalidDeviceInfo::NoDeviceInfo)?;
-    if text.len() > LARGEST {
+    if text.len() > MAX_BYTES {
         return Err(InvalidDeviceInfo::TooLarge(text.len()));
     }
     let DeviceInfoCfg { device_info, check_code: stated } = serde_json::from_str(text)
-        .map_err(|error| InvalidDeviceInfo::NotUnderstood(json::problem(&error)))?;
+        .map_err(|error| InvalidDeviceInfo::Unparsable(json::error_message(&error)))?;
     let DeviceInfoMember { device_list, update_time } = device_info;
     let computed = check_code(&device_list, update_time);
     if *stated != *computed {
-        // Somebody else may have written it, and it goes into a message.
+        // The text is from another program and goes into a message.
         let stated = json::excerpt(&stated);
         return Err(InvalidDeviceInfo::CheckCode { stated, computed });
     }
@@ -72,39 +72,39 @@ pub(super) fn read(data: ConfigMapData<'_>) -> Result<DeviceInfo, InvalidDeviceI
     for resource in RESOURCES {
         let list =
             |suffix: &str| device_list.get(&format!("huawei.com/{resource}{suffix}")).map(String::as_str);
-        view.unhealthy.extend(names(list("-Unhealthy")));
-        view.network_unhealthy.extend(names(list("-NetworkUnhealthy")));
+        view.unhealthy.extend(physical_ids(list("-Unhealthy")));
+        view.network_unhealthy.extend(physical_ids(list("-NetworkUnhealthy")));
         if let Some(text) = list("-Fault") {
             let failed =
                 |problem| InvalidDeviceInfo::Faults { key: format!("huawei.com/{resource}-Fault"), problem };
             view.faults.extend(faults(text).map_err(failed)?);
         }
     }
-    view.manually_separated = names(data.manually_separated).collect::<BTreeSet<_>>();
+    view.manually_separated = physical_ids(data.manually_separated).collect::<BTreeSet<_>>();
     Ok(view)
 }
 
-/// The physical ids of a comma list of names.
-fn names(list: Option<&str>) -> impl Iterator<Item = u32> {
+/// The physical ids of a comma-separated list of names.
+fn physical_ids(list: Option<&str>) -> impl Iterator<Item = u32> {
     list.unwrap_or_default().split(',').filter_map(physical_id)
 }
 
 /// The N of `Ascend910-N` or `npu-N`.
 fn physical_id(name: &str) -> Option<u32> {
     let name = name.trim();
-    let digits = NAMES.iter().find_map(|prefix| name.strip_prefix(prefix))?;
-    // Not parse alone: it takes a sign.
+    let digits = NAME_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix))?;
+    // parse alone would accept a sign.
     digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// The list of faults, which is JSON within JSON; those of virtual NPUs are left out.
+/// The list of faults, which is JSON within JSON, without those of virtual NPUs.
 fn faults(text: &str) -> Result<Vec<DeviceFault>, String> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
     let elements: Option<Vec<Element<'_>>> =
-        serde_json::from_str(text).map_err(|error| json::problem(&error))?;
-    let faulty = |element: Element<'_>| {
+        serde_json::from_str(text).map_err(|error| json::error_message(&error))?;
+    let device_fault = |element: Element<'_>| {
         Some(DeviceFault {
             npu: physical_id(&element.npu_name)?,
             network: element.fault_type == "CardNetworkUnhealthy",
@@ -112,30 +112,30 @@ fn faults(text: &str) -> Result<Vec<DeviceFault>, String> {
             codes: codes(&element),
         })
     };
-    Ok(elements.unwrap_or_default().into_iter().filter_map(faulty).collect())
+    Ok(elements.unwrap_or_default().into_iter().filter_map(device_fault).collect())
 }
 
-/// The codes of an element: those of the list, with what the map says of them, and those that only the map has.
+/// The codes of the list and of the map of an element, with their levels and times from the map.
 fn codes(element: &Element<'_>) -> Vec<PublishedCode> {
-    let said = element.fault_time_and_level_map.as_ref();
+    let map = element.fault_time_and_level_map.as_ref();
     let mut codes: Vec<PublishedCode> = Vec::new();
     let listed = element.fault_code.split(',');
-    for text in listed.chain(said.into_iter().flat_map(|said| said.keys().map(AsRef::as_ref))) {
-        // What isn't a code can't be asked for.
+    for text in listed.chain(map.into_iter().flat_map(|map| map.keys().map(AsRef::as_ref))) {
+        // Ignores invalid codes, which aren't needed.
         let Ok(code) = text.parse() else { continue };
         if codes.iter().all(|known| known.code != code) {
             codes.push(PublishedCode { code, level: None, since: None });
         }
     }
-    for (text, said) in said.into_iter().flatten() {
+    for (text, map) in map.into_iter().flatten() {
         let known = text.parse().ok().and_then(|code| codes.iter_mut().find(|known| known.code == code));
         if let Some(known) = known {
-            known.level = Level::from_name(&said.fault_level).max(known.level);
-            known.since = known.since.into_iter().chain(said.fault_time).min();
+            known.level = Level::from_name(&map.fault_level).max(known.level);
+            known.since = known.since.into_iter().chain(map.fault_time).min();
         }
     }
     for known in &mut codes {
-        // Where the map says nothing, the level is the device's.
+        // The default is the level of the device.
         known.level = known.level.or_else(|| Level::from_name(&element.fault_level));
     }
     codes

@@ -31,7 +31,7 @@ fn with_faults(faults: &Value, update_time: i64) -> String {
 }
 
 #[test]
-fn what_mindcluster_publishes() {
+fn parses_mindclusters_config_map() {
     let view = read(LINK_DOWN).expect("valid");
     let level = Some(Level::PreSeparateNPU);
     assert_eq!(
@@ -52,11 +52,11 @@ fn what_mindcluster_publishes() {
 }
 
 #[test]
-fn the_check_code_is_of_what_was_read_not_of_the_text() {
+fn check_code_covers_the_parsed_data() {
     let mut pretty: Value = serde_json::from_str(LINK_DOWN).expect("JSON");
     let text = serde_json::to_string_pretty(&pretty).expect("JSON");
     assert_eq!(read(&text), read(LINK_DOWN));
-    // Go escapes what HTML would take for something else.
+    // Go escapes HTML characters.
     let text = published(&[("huawei.com/Ascend910", "<&>\u{2028}")], 5);
     assert_eq!(read(&text).map(|view| view.update_time), Ok(5));
     for (member, value) in [("UpdateTime", json!(1_784_000_001)), ("DeviceList", json!({}))] {
@@ -64,7 +64,7 @@ fn the_check_code_is_of_what_was_read_not_of_the_text() {
         changed["DeviceInfo"][member] = value;
         assert!(matches!(read(&changed.to_string()), Err(InvalidDeviceInfo::CheckCode { .. })), "{member}");
     }
-    // Not part of it.
+    // These members aren't covered.
     pretty["SuperPodID"] = json!(7);
     pretty["RackID"] = json!(1);
     assert_eq!(read(&pretty.to_string()), read(LINK_DOWN));
@@ -74,7 +74,7 @@ fn the_check_code_is_of_what_was_read_not_of_the_text() {
 }
 
 #[test]
-fn what_is_invalid() {
+fn rejects_invalid_data() {
     for (text, word) in [
         ("", "can't be read"),
         ("[]", "can't be read"),
@@ -99,7 +99,7 @@ fn what_is_invalid() {
 }
 
 #[test]
-fn every_form_of_name_and_list() {
+fn parses_every_form_of_names_and_lists() {
     let fault = |name: &str| json!([{"fault_type": "CardUnhealthy", "npu_name": name, "fault_code": "1"}]);
     for (name, npu) in [
         ("Ascend910-15", Some(15)),
@@ -112,7 +112,7 @@ fn every_form_of_name_and_list() {
         ("", None),
     ] {
         let view = read(&with_faults(&fault(name), 1)).expect("valid");
-        assert_eq!(view.faults.first().map(|faulty| faulty.npu), npu, "{name}");
+        assert_eq!(view.faults.first().map(|device| device.npu), npu, "{name}");
     }
     let text = published(
         &[
@@ -131,7 +131,7 @@ fn every_form_of_name_and_list() {
 }
 
 #[test]
-fn codes_of_the_list_and_of_the_map() {
+fn merges_codes_of_list_and_map() {
     let faults = json!([
         {"fault_type": "CardUnhealthy", "npu_name": "Ascend910-1", "fault_level": "SeparateNPU",
          "fault_code": "80E01801,80C98000,,junk",
@@ -160,7 +160,7 @@ fn codes_of_the_list_and_of_the_map() {
 }
 
 #[test]
-fn whether_a_fault_is_carried() {
+fn reports_whether_the_device_plugin_publishes_a_fault() {
     const SECOND: u64 = 1000;
     let mut plugin = DevicePluginTracker::default();
     let ask = |plugin: &DevicePluginTracker, npu, text: &str, now| {
@@ -170,45 +170,45 @@ fn whether_a_fault_is_carried() {
     assert_eq!(ask(&plugin, 3, "81078603", 0), PluginReport::Stale);
     let data = ConfigMapData { device_info: Some(LINK_DOWN), ..ConfigMapData::default() };
     plugin.update(data, 10 * SECOND);
-    let carried =
+    let reported =
         PluginReport::Reported { level: Some(Level::PreSeparateNPU), since: Some(1_784_000_000_123) };
     assert_eq!(plugin.state(10 * SECOND), PluginState::Fresh);
-    assert_eq!(ask(&plugin, 3, "81078603", 10 * SECOND), carried);
+    assert_eq!(ask(&plugin, 3, "81078603", 10 * SECOND), reported);
     assert_eq!(ask(&plugin, 4, "81078603", 10 * SECOND), PluginReport::NotReported);
     assert_eq!(ask(&plugin, 3, "80E01801", 10 * SECOND), PluginReport::NotReported);
     assert_eq!(plugin.report_of(Subject::Node, &code("81078603"), 10 * SECOND), PluginReport::NotReported);
-    // The same text again, as after a watch that was opened anew, is no sign of life.
+    // The same text again, as after a new watch, doesn't count as a write.
     let last = 10 * SECOND + FRESH_FOR;
     plugin.update(data, last);
     assert_eq!(plugin.fresh_until(), Some(last));
-    assert_eq!(ask(&plugin, 3, "81078603", last), carried);
+    assert_eq!(ask(&plugin, 3, "81078603", last), reported);
     assert_eq!(plugin.state(last + 1), PluginState::Stale { age: FRESH_FOR + 1 });
     assert_eq!(ask(&plugin, 3, "81078603", last + 1), PluginReport::Stale);
     assert_eq!(ask(&plugin, 4, "81078603", last + 1), PluginReport::Stale);
-    // The node's clock was set back by years: written is written.
+    // A write counts even if the node's clock was set back by years.
     plugin.update(ConfigMapData { device_info: Some(&published(&[], 5)), ..data }, last + 2);
     assert_eq!(plugin.state(last + 2), PluginState::Fresh);
     assert_eq!(ask(&plugin, 3, "81078603", last + 2), PluginReport::NotReported);
 }
 
 #[test]
-fn a_map_that_goes_or_breaks() {
+fn tracks_missing_and_invalid_config_maps() {
     let mut plugin = DevicePluginTracker::default();
     plugin.update(ConfigMapData { device_info: Some("{"), ..ConfigMapData::default() }, 0);
-    assert!(matches!(plugin.state(0), PluginState::Invalid(InvalidDeviceInfo::NotUnderstood(_))));
+    assert!(matches!(plugin.state(0), PluginState::Invalid(InvalidDeviceInfo::Unparsable(_))));
     assert_eq!(plugin.report_of(Subject::Npu(3), &code("81078603"), 0), PluginReport::Stale);
     assert!(!plugin.state(0).accepts_faults());
     let good = ConfigMapData { device_info: Some(LINK_DOWN), ..ConfigMapData::default() };
     plugin.update(good, 1);
     plugin.update(ConfigMapData::default(), 2);
-    // ClusterD keeps what it had, so it is still carried; but something is wrong.
+    // ClusterD keeps the last valid data, so the fault is still reported; but the ConfigMap is invalid.
     assert!(matches!(plugin.report_of(Subject::Npu(3), &code("81078603"), 2), PluginReport::Reported { .. }));
     assert_eq!(plugin.state(2), PluginState::Invalid(InvalidDeviceInfo::NoDeviceInfo));
     plugin.set_missing();
     assert_eq!(plugin.state(3), PluginState::Missing);
     assert_eq!(plugin.report_of(Subject::Npu(3), &code("81078603"), 3), PluginReport::NotReported);
     assert_eq!((plugin.device_info(), plugin.fresh_until()), (None, None));
-    // The same text as before it was deleted, written anew.
+    // The same text as before the deletion.
     plugin.update(good, FRESH_FOR * 9);
     assert_eq!(plugin.state(FRESH_FOR * 9), PluginState::Fresh);
     for state in
@@ -220,7 +220,7 @@ fn a_map_that_goes_or_breaks() {
 
 proptest! {
     #[test]
-    fn what_is_written_with_its_check_code_is_read(
+    fn reads_anything_with_a_valid_check_code(
         list in prop::collection::btree_map(".{0,20}", ".{0,40}", 0..8),
         update_time: i64,
     ) {

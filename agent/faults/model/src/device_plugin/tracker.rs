@@ -1,120 +1,119 @@
-//! Whether the device plugin lives, and whether a fault is in what it says.
+//! Tracks whether the device plugin is alive, and which faults it publishes.
 //!
-//! It writes at once when something changes, and every five minutes when nothing does. Clocks of nodes differ, so how
-//! fresh a text is isn't told by the time in it, but by when that time was last seen to change: all times here are
-//! milliseconds of a clock of ours that never goes back.
+//! It writes the ConfigMap at every change, and every five minutes otherwise. As clocks of nodes differ, freshness depends on
+//! when the time in the ConfigMap was last observed to change. All times here are milliseconds of our own monotonic clock.
 
 use super::{ConfigMapData, DeviceInfo, InvalidDeviceInfo};
 use crate::code::Code;
 use crate::level::Level;
 use crate::source_update::Subject;
 
-/// So long what was published counts as fresh: the five minutes after which the device plugin writes anew, and a minute for
-/// a write that has to be repeated and a watch that has to be opened anew.
+/// How long a write counts as fresh: the five minutes until the device plugin's next write, and a minute for retries of
+/// the write and of our watch.
 pub const FRESH_FOR: u64 = 6 * 60 * 1000;
 
-/// Whether a fault reaches ClusterD by the device plugin.
+/// Whether the device plugin reports a fault to ClusterD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PluginReport {
-    /// It is in what the device plugin published.
+    /// The device plugin publishes it.
     Reported {
-        /// At which level, if it is one that is known here. Below the one that ends ranks it ends none.
+        /// The level, if it is known.
         level: Option<Level>,
-        /// Since when, in milliseconds since 1970 by the device plugin's clock.
+        /// When the fault began in milliseconds since 1970, by the device plugin's clock.
         since: Option<i64>,
     },
-    /// It isn't, and the device plugin lives, so it may be there soon; or there is no device plugin at all, and it won't.
+    /// The device plugin doesn't publish it, though it may soon; or there is no device plugin.
     NotReported,
-    /// Nothing fresh is known. What was published before may be there still.
+    /// The ConfigMap is stale or unknown, and may still have the fault.
     Stale,
 }
 
-/// Whether somebody publishes for this node.
+/// The state of the device plugin's ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PluginState {
-    /// Nobody has looked yet.
+    /// Not checked yet.
     Unknown,
-    /// Yes.
+    /// Valid and fresh.
     Fresh,
-    /// Nothing was written for so many milliseconds: the device plugin is down, or can't write.
+    /// Not written for `age`: the device plugin is down, or can't write.
     Stale {
-        /// Milliseconds since the last sign of life.
+        /// Milliseconds since the last write.
         age: u64,
     },
-    /// There is no ConfigMap. ClusterD drops all faults of such a node in silence, whoever tells them.
+    /// There is no ConfigMap. ClusterD silently drops all faults of such a node.
     Missing,
-    /// What is there can't be taken, by ClusterD neither.
+    /// Invalid; ClusterD rejects it too.
     Invalid(InvalidDeviceInfo),
 }
 
-/// What is known of the device plugin of this node.
+/// Tracks the device plugin's ConfigMap of this node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DevicePluginTracker {
-    looked: bool,
-    last_good: Option<DeviceInfo>,
-    /// When the last sign of life was seen.
-    alive: u64,
+    is_checked: bool,
+    last_valid: Option<DeviceInfo>,
+    /// When the last write was observed.
+    written_at: u64,
     invalid: Option<InvalidDeviceInfo>,
 }
 
 impl DevicePluginTracker {
-    /// There is no ConfigMap.
+    /// Records that there is no ConfigMap.
     pub fn set_missing(&mut self) {
-        *self = Self { looked: true, ..Self::default() };
+        *self = Self { is_checked: true, ..Self::default() };
     }
 
-    /// This is in the ConfigMap, at `now`.
+    /// Records the contents of the ConfigMap at `now`.
     ///
-    /// The first text is taken for fresh: how old it is can't be known, and to ClusterD it makes no difference. If nobody
-    /// writes any more, that shows after [`FRESH_FOR`].
+    /// The first contents count as fresh, as their age is unknown and doesn't matter to ClusterD. Without further writes they
+    /// become stale after [`FRESH_FOR`].
     pub fn update(&mut self, data: ConfigMapData<'_>, now: u64) {
-        self.looked = true;
+        self.is_checked = true;
         match DeviceInfo::read(data) {
-            Ok(view) => {
-                let known = self.last_good.as_ref().map(|view| view.update_time);
-                if known != Some(view.update_time) {
-                    self.alive = now;
+            Ok(info) => {
+                let known = self.last_valid.as_ref().map(|info| info.update_time);
+                if known != Some(info.update_time) {
+                    self.written_at = now;
                 }
-                self.last_good = Some(view);
+                self.last_valid = Some(info);
                 self.invalid = None;
             }
-            // ClusterD keeps what it had too.
+            // ClusterD keeps the last valid contents too.
             Err(invalid) => self.invalid = Some(invalid),
         }
     }
 
-    /// What was last published and could be taken.
+    /// The last valid contents.
     pub const fn device_info(&self) -> Option<&DeviceInfo> {
-        self.last_good.as_ref()
+        self.last_valid.as_ref()
     }
 
-    /// Whether somebody publishes for this node.
+    /// The state at `now`.
     pub fn state(&self, now: u64) -> PluginState {
-        match (&self.invalid, &self.last_good) {
-            _ if !self.looked => PluginState::Unknown,
+        match (&self.invalid, &self.last_valid) {
+            _ if !self.is_checked => PluginState::Unknown,
             (Some(invalid), _) => PluginState::Invalid(invalid.clone()),
             (None, None) => PluginState::Missing,
             (None, Some(_)) if self.is_fresh(now) => PluginState::Fresh,
-            (None, Some(_)) => PluginState::Stale { age: now.saturating_sub(self.alive) },
+            (None, Some(_)) => PluginState::Stale { age: now.saturating_sub(self.written_at) },
         }
     }
 
-    /// When what is fresh won't be any more, if nothing is written until then.
+    /// When the contents become stale without further writes.
     pub fn fresh_until(&self) -> Option<u64> {
-        self.last_good.is_some().then(|| self.alive.saturating_add(FRESH_FOR))
+        self.last_valid.is_some().then(|| self.written_at.saturating_add(FRESH_FOR))
     }
 
-    /// Whether a fault reaches ClusterD by the device plugin. A fault of the node as a whole never does.
+    /// Whether the device plugin reports a fault to ClusterD. It never reports faults of the node as a whole.
     pub fn report_of(&self, subject: Subject, code: &Code, now: u64) -> PluginReport {
         let Subject::Npu(npu) = subject else { return PluginReport::NotReported };
-        let Some(view) = &self.last_good else {
-            return if self.looked && self.invalid.is_none() {
+        let Some(info) = &self.last_valid else {
+            return if self.is_checked && self.invalid.is_none() {
                 PluginReport::NotReported
             } else {
                 PluginReport::Stale
             };
         };
-        match view.find(npu, code) {
+        match info.find(npu, code) {
             _ if !self.is_fresh(now) => PluginReport::Stale,
             Some(found) => PluginReport::Reported { level: found.level, since: found.since },
             None => PluginReport::NotReported,
@@ -122,23 +121,23 @@ impl DevicePluginTracker {
     }
 
     fn is_fresh(&self, now: u64) -> bool {
-        now.saturating_sub(self.alive) <= FRESH_FOR
+        now.saturating_sub(self.written_at) <= FRESH_FOR
     }
 }
 
 impl PluginState {
-    /// A reason in the form that Kubernetes' conditions and Events have.
+    /// The reason for conditions and Events.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Unknown => "DevicePluginUnknown",
-            Self::Fresh => "DevicePluginPublishes",
+            Self::Fresh => "DevicePluginFresh",
             Self::Stale { .. } => "DevicePluginStale",
             Self::Missing => "DevicePluginMissing",
             Self::Invalid(_) => "DevicePluginInvalid",
         }
     }
 
-    /// Whether faults of this node reach ClusterD: without a ConfigMap that it takes, it drops all of them.
+    /// Whether ClusterD accepts faults of this node; without a valid ConfigMap it drops all of them.
     pub const fn accepts_faults(&self) -> bool {
         matches!(self, Self::Fresh | Self::Stale { .. })
     }

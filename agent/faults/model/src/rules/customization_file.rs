@@ -1,4 +1,4 @@
-//! Reading `faultCustomization.json`.
+//! Parses `faultCustomization.json`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::level::Level;
 
 const FREQUENCY: &str = "FaultFrequency";
 const DURATION: &str = "FaultDuration";
-/// How the device plugin resets devices, which is its own business.
+/// Options of the device plugin for resets, which don't matter here.
 const GRACE: &str = "GraceTolerance";
 
 pub(super) fn read(text: &str) -> Result<(Rules, Vec<Warning>), ParseError> {
@@ -19,11 +19,13 @@ pub(super) fn read(text: &str) -> Result<(Rules, Vec<Warning>), ParseError> {
     let mut rules = Rules::default();
     for (name, value) in json::object(text)? {
         if name.eq_ignore_ascii_case(FREQUENCY) {
-            each(FREQUENCY, &value, &mut warnings, frequency, |code, rule| {
+            read_rules(FREQUENCY, &value, &mut warnings, frequency_rule, |code, rule| {
                 rules.add_frequency_rule(code, rule)
             })?;
         } else if name.eq_ignore_ascii_case(DURATION) {
-            each(DURATION, &value, &mut warnings, lasting, |code, rule| rules.add_duration_rule(code, rule))?;
+            read_rules(DURATION, &value, &mut warnings, duration_rule, |code, rule| {
+                rules.add_duration_rule(code, rule)
+            })?;
         } else if !name.eq_ignore_ascii_case(GRACE) {
             warnings.push(Warning::UnknownKey { key: json::excerpt(&name) });
         }
@@ -31,36 +33,36 @@ pub(super) fn read(text: &str) -> Result<(Rules, Vec<Warning>), ParseError> {
     Ok((rules, warnings.into_vec()))
 }
 
-/// An entry of one of the two lists.
+/// An element of one of the two lists.
 struct Entry<'a> {
     key: String,
     members: &'a Map<String, Value>,
 }
 
-/// Reads a list of rules, each for several codes.
-fn each<R: Copy>(
+/// Parses a list of rules, each for several codes.
+fn read_rules<R: Copy>(
     key: &str,
     value: &Value,
     warnings: &mut Warnings,
     read: impl Fn(&Entry<'_>, Level) -> Result<Result<R, RuleError>, ParseError>,
     mut add: impl FnMut(Code, R) -> bool,
 ) -> Result<(), ParseError> {
-    let wrong = |key: String| ParseError::WrongType { key, shape: "a list of objects" };
+    let wrong_type = |key: String| ParseError::WrongType { key, expected: "a list of objects" };
     let entries = match value {
         Value::Null => return Ok(()),
         Value::Array(entries) => entries,
-        _ => return Err(wrong(key.to_owned())),
+        _ => return Err(wrong_type(key.to_owned())),
     };
     for (index, entry) in entries.iter().enumerate() {
         let key = format!("{key}[{index}]");
-        let Value::Object(members) = entry else { return Err(wrong(key)) };
+        let Value::Object(members) = entry else { return Err(wrong_type(key)) };
         let entry = Entry { key, members };
         let codes = match entry.get("EventId") {
             Some(list) => json::codes(&format!("{}.EventId", entry.key), list, warnings)?,
             None => Vec::new(),
         };
         let name = entry.text("FaultHandling")?;
-        // All shapes are looked at before any value is, since a wrong shape breaks the whole file.
+        // All types are checked before any value, as a wrong type makes the whole file invalid.
         let rule = match Level::from_name(name) {
             Some(level) => read(&entry, level)?.map_err(|error| error.to_string()),
             None => read(&entry, Level::NotHandleFault)
@@ -84,14 +86,14 @@ fn each<R: Copy>(
     Ok(())
 }
 
-fn frequency(entry: &Entry<'_>, level: Level) -> Result<Result<FrequencyRule, RuleError>, ParseError> {
+fn frequency_rule(entry: &Entry<'_>, level: Level) -> Result<Result<FrequencyRule, RuleError>, ParseError> {
     let times = entry.number("Times")?.unwrap_or(0);
     let window = entry.seconds("TimeWindow")?.unwrap_or_default();
     let release = entry.seconds("ReleaseTimeWindow")?.filter(|_| level == Level::ManuallySeparateNPU);
     Ok(FrequencyRule::new(times, window, level, release))
 }
 
-fn lasting(entry: &Entry<'_>, level: Level) -> Result<Result<DurationRule, RuleError>, ParseError> {
+fn duration_rule(entry: &Entry<'_>, level: Level) -> Result<Result<DurationRule, RuleError>, ParseError> {
     let after = entry.seconds("FaultTimeout")?.unwrap_or_default();
     let recover = entry.seconds("RecoverTimeout")?.unwrap_or_default();
     Ok(DurationRule::new(after, recover, level))
@@ -107,16 +109,16 @@ impl Entry<'_> {
         match self.get(name) {
             None => Ok(""),
             Some(Value::String(text)) => Ok(text),
-            Some(_) => Err(self.shape(name, "a text")),
+            Some(_) => Err(self.wrong_type(name, "a text")),
         }
     }
 
-    /// A negative number is out of every limit, and so is the largest.
+    /// A negative number becomes the largest one, which is outside all limits too.
     fn number(&self, name: &str) -> Result<Option<u64>, ParseError> {
         match self.get(name) {
             None => Ok(None),
             Some(value) if value.is_i64() || value.is_u64() => Ok(Some(value.as_u64().unwrap_or(u64::MAX))),
-            Some(_) => Err(self.shape(name, "a whole number")),
+            Some(_) => Err(self.wrong_type(name, "a whole number")),
         }
     }
 
@@ -124,8 +126,8 @@ impl Entry<'_> {
         Ok(self.number(name)?.map(Duration::from_secs))
     }
 
-    fn shape(&self, name: &str, shape: &'static str) -> ParseError {
-        ParseError::WrongType { key: format!("{}.{name}", self.key), shape }
+    fn wrong_type(&self, name: &str, expected: &'static str) -> ParseError {
+        ParseError::WrongType { key: format!("{}.{name}", self.key), expected }
     }
 }
 
@@ -135,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// What MindCluster ships, with fewer codes.
+    /// MindCluster's file with fewer codes.
     const SHIPPED: &str = r#"{
       "GraceTolerance": {"WaitProcessReadCMTime": 30, "WaitDeviceResetTime": 150, "WaitFaultSelfHealingTime": 15},
       "FaultFrequency": [
@@ -153,15 +155,15 @@ mod tests {
     }
 
     #[test]
-    fn what_mindcluster_ships() {
-        let (rules, warnings) = Rules::from_json(SHIPPED).expect("sound");
+    fn parses_mindclusters_file() {
+        let (rules, warnings) = Rules::from_json(SHIPPED).expect("valid");
         assert_eq!(warnings, []);
         let day = Duration::from_hours(24);
-        let twice = FrequencyRule::new(2, day, Level::ManuallySeparateNPU, None).expect("sound");
-        let five = FrequencyRule::new(5, day, Level::ManuallySeparateNPU, Some(day * 2)).expect("sound");
-        let lasting =
+        let twice = FrequencyRule::new(2, day, Level::ManuallySeparateNPU, None).expect("valid");
+        let five = FrequencyRule::new(5, day, Level::ManuallySeparateNPU, Some(day * 2)).expect("valid");
+        let duration =
             DurationRule::new(Duration::from_secs(20), Duration::from_mins(1), Level::PreSeparateNPU)
-                .expect("sound");
+                .expect("valid");
         let mut expected = Rules::default();
         assert!(
             expected.add_frequency_rule(code("80C98000"), twice)
@@ -169,13 +171,13 @@ mod tests {
         );
         assert!(
             expected.add_frequency_rule(code("81078603"), five)
-                && expected.add_duration_rule(code("81078603"), lasting)
+                && expected.add_duration_rule(code("81078603"), duration)
         );
         assert_eq!(rules, expected);
     }
 
     #[test]
-    fn what_is_out_of_limits_has_no_effect() {
+    fn ignores_rules_outside_the_limits() {
         let frequency = |change: Value| {
             let mut rule =
                 json!({"EventId": ["1"], "TimeWindow": 60, "Times": 1, "FaultHandling": "SeparateNPU"});
@@ -203,8 +205,8 @@ mod tests {
                 "release is 59",
             ),
             (frequency(json!({"EventId": []})), "EventId lists no code"),
-            (duration(json!({"FaultTimeout": 601})), "stands is 601"),
-            (duration(json!({"RecoverTimeout": 86_401})), "away is 86401"),
+            (duration(json!({"FaultTimeout": 601})), "active time is 601"),
+            (duration(json!({"RecoverTimeout": 86_401})), "inactive time is 86401"),
             (duration(json!({"FaultHandling": "ManuallySeparateNPU"})), "can't become ManuallySeparateNPU"),
         ] {
             let (rules, warnings) = Rules::from_json(&text).expect(&text);
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken() {
+    fn rejects_invalid_files() {
         for (text, word) in [
             ("", "JSON"),
             (r#"{"FaultFrequency": {}}"#, "`FaultFrequency` must be a list"),
@@ -236,18 +238,18 @@ mod tests {
                 "`FaultDuration[0].EventId` must be a list of texts",
             ),
         ] {
-            let broken = Rules::from_json(text).expect_err(text).to_string();
-            assert!(broken.contains(word), "{text}: {broken}");
+            let error = Rules::from_json(text).expect_err(text).to_string();
+            assert!(error.contains(word), "{text}: {error}");
         }
     }
 
     #[test]
-    fn of_two_rules_the_first_counts() {
+    fn first_of_two_rules_applies() {
         let text = r#"{"faultduration": [
             {"EventId": ["1", "x"], "FaultTimeout": 1, "FaultHandling": "SeparateNPU"},
             {"EventId": ["01"], "FaultTimeout": 2, "FaultHandling": "SeparateNPU"}], "FaultFrequency": null, "x": 0}"#;
-        let (rules, warnings) = Rules::from_json(text).expect("sound");
-        assert_eq!(rules.lasting[&code("1")].after, Duration::from_secs(1));
+        let (rules, warnings) = Rules::from_json(text).expect("valid");
+        assert_eq!(rules.duration[&code("1")].after, Duration::from_secs(1));
         assert_eq!(
             warnings,
             [

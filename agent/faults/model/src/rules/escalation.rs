@@ -1,8 +1,7 @@
-//! What stands and stood, and what the rules make of it.
+//! Applies the rules to the history of faults.
 //!
-//! Times are milliseconds of a clock that never goes back, given by the caller; one that does is taken for standing
-//! still. When the caller asks makes no difference to what the answer is: what should have happened in between is made
-//! up for, at the time at which it should have.
+//! Times are milliseconds of a monotonic clock, given by the caller; if it goes back, the last time applies. The results
+//! don't depend on how often the caller calls: each call first applies what was due since the last one, at its own time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,36 +13,36 @@ use crate::code::Code;
 use crate::level::Level;
 use crate::source_update::Subject;
 
-/// So many faults are followed. A node of 16 NPUs with all codes for which MindCluster has rules needs 700.
-const MOST: usize = 2048;
+/// The limit of tracked faults. A node with 16 NPUs and all codes of MindCluster's rules needs 700.
+const MAX_TRACKED: usize = 2048;
 
-/// A level that a rule gives.
+/// A level that a rule sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EscalatedLevel {
-    /// The level, which counts if it is graver than the one of the code.
+    /// The level; it applies if it is higher than that of the code.
     pub level: Level,
-    /// Which rule.
+    /// The rule that matched.
     pub reason: EscalationReason,
 }
 
-/// Which rule raised a fault.
+/// The rule that raised the level of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EscalationReason {
-    /// It came so many times within such a time.
+    /// The fault occurred `times` times within `window`.
     Repeated {
-        /// How often.
+        /// The number of occurrences.
         times: u32,
-        /// Within what.
+        /// The time window.
         window: Duration,
     },
-    /// It stood for more than this.
+    /// The fault was active for more than `after`.
     Lasted {
-        /// How long.
+        /// The time.
         after: Duration,
     },
 }
 
-/// Follows the faults for which there are rules.
+/// Tracks the faults that have rules.
 #[derive(Debug, Clone, Default)]
 pub struct EscalationTracker {
     rules: Rules,
@@ -52,24 +51,24 @@ pub struct EscalationTracker {
     untracked: u64,
 }
 
-/// One code at one subject.
+/// The history of one code at one subject.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Track {
-    /// Since when it stands.
-    standing: Option<u64>,
-    /// Since when it is away again, while it is still taken for lasting.
-    away: Option<u64>,
-    /// It stood long enough.
+    /// Since when it is active.
+    active: Option<u64>,
+    /// Since when it is inactive, while a duration rule still applies.
+    inactive: Option<u64>,
+    /// Whether a duration rule applies.
     lasted: bool,
-    /// When it came, as far as that is within the window and the rule hasn't said yet that it is too often.
-    came: VecDeque<u64>,
-    /// It came too often, until it goes.
+    /// The occurrences within the window since a frequency rule last matched.
+    occurrences: VecDeque<u64>,
+    /// Whether a frequency rule applies until the fault ends.
     repeated: bool,
-    /// It came too often, until it is released: when the rule said so last.
+    /// When a frequency rule with [`Level::ManuallySeparateNPU`] last matched; it applies until its release.
     separated: Option<u64>,
-    /// When anything was last heard of it.
-    heard: u64,
+    /// When the source last reported it.
+    reported: u64,
 }
 
 /// The counters of one code at one subject, as they outlive a process. Its times have to mean the same to the next one.
@@ -84,7 +83,7 @@ pub struct SavedTrack {
 impl EscalationTracker {
     /// Continues with the counters of an earlier process, as far as there are rules for them.
     pub fn with_tracks(rules: Rules, saved: Vec<SavedTrack>) -> Self {
-        let tracks = saved.into_iter().take(MOST);
+        let tracks = saved.into_iter().take(MAX_TRACKED);
         let tracks = tracks.map(|saved| ((saved.subject, saved.code), saved.track)).collect();
         let mut escalation = Self { tracks, ..Self::default() };
         escalation.set_rules(rules);
@@ -106,121 +105,126 @@ impl EscalationTracker {
         self.tracks.keys().cloned().collect()
     }
 
-    /// With these rules.
+    /// Creates a tracker with these rules.
     pub fn new(rules: Rules) -> Self {
         Self { rules, ..Self::default() }
     }
 
-    /// Other rules. What is followed goes on under them; what no rule is for any more is forgotten.
+    /// Replaces the rules. Tracked faults continue under the new rules; those without a rule are dropped.
     pub fn set_rules(&mut self, rules: Rules) {
         self.rules = rules;
         let rules = &self.rules;
         self.tracks.retain(|(_, code), track| {
-            track.lasted &= rules.lasting.contains_key(code);
+            track.lasted &= rules.duration.contains_key(code);
             let frequency = rules.frequency.get(code);
             track.repeated &= frequency.is_some_and(|rule| rule.level != Level::ManuallySeparateNPU);
             if frequency.is_none_or(|rule| rule.level != Level::ManuallySeparateNPU) {
                 track.separated = None;
             }
             if frequency.is_none() {
-                track.came.clear();
+                track.occurrences.clear();
             }
-            rules.have(code)
+            rules.has_rule(code)
         });
     }
 
-    /// A fault came. One that stands already hasn't come.
+    /// Records that a fault began. It has no effect on an active fault.
     pub fn record_occurrence(&mut self, subject: Subject, code: &Code, now: u64) {
-        let now = self.at(now);
-        self.with(subject, code, now, |track, lasting, frequency| {
-            if track.standing.is_none() {
-                track.standing = Some(now);
-                track.away = None;
-                if lasting.is_none() {
+        let now = self.clamp(now);
+        self.update(subject, code, now, |track, duration, frequency| {
+            if track.active.is_none() {
+                track.active = Some(now);
+                track.inactive = None;
+                if duration.is_none() {
                     track.count(now, frequency);
                 }
             }
         });
     }
 
-    /// An earlier process followed this fault: whether it `stands`, and the level to which a rule had `raised` it. It
-    /// hasn't come now, and times are counted from now on.
-    pub fn restore(&mut self, subject: Subject, code: &Code, stands: bool, raised: Option<Level>, now: u64) {
-        let now = self.at(now);
-        self.with(subject, code, now, |track, lasting, frequency| {
-            track.standing = track.standing.or(stands.then_some(now));
+    /// Restores a fault of an earlier process: whether it `is_active`, and the level to which a rule had `raised` it. It isn't
+    /// counted as an occurrence, and durations begin now.
+    pub fn restore(
+        &mut self,
+        subject: Subject,
+        code: &Code,
+        is_active: bool,
+        raised: Option<Level>,
+        now: u64,
+    ) {
+        let now = self.clamp(now);
+        self.update(subject, code, now, |track, duration, frequency| {
+            track.active = track.active.or(is_active.then_some(now));
             let Some(level) = raised else { return };
-            if lasting.is_some_and(|rule| rule.level == level) {
+            if duration.is_some_and(|rule| rule.level == level) {
                 track.lasted = true;
-                track.away = (!stands).then_some(now);
+                track.inactive = (!is_active).then_some(now);
             } else if frequency.is_some_and(|rule| rule.level == level) {
                 if level == Level::ManuallySeparateNPU {
                     track.separated.get_or_insert(now);
                 } else {
-                    track.repeated |= stands;
+                    track.repeated |= is_active;
                 }
             }
         });
     }
 
-    /// A fault went.
+    /// Records that a fault ended.
     pub fn record_recovery(&mut self, subject: Subject, code: &Code, now: u64) {
-        let now = self.at(now);
+        let now = self.clamp(now);
         if !self.tracks.contains_key(&(subject, code.clone())) {
             return;
         }
-        self.with(subject, code, now, |track, _, _| {
-            if track.standing.take().is_some() {
-                track.away = track.lasted.then_some(now);
+        self.update(subject, code, now, |track, _, _| {
+            if track.active.take().is_some() {
+                track.inactive = track.lasted.then_some(now);
                 track.repeated &= track.lasted;
             }
         });
     }
 
-    /// A fault of which the source says only that it happened. The answer is the level of this one notice, by a rule
-    /// about how often it comes.
+    /// Records a notice. Returns the level of this notice if a frequency rule matches.
     pub fn record_notice(&mut self, subject: Subject, code: &Code, now: u64) -> Option<EscalatedLevel> {
-        let now = self.at(now);
-        self.with(subject, code, now, |track, lasting, frequency| {
-            // A moment doesn't last.
-            if lasting.is_some() || !track.count(now, frequency) {
+        let now = self.clamp(now);
+        self.update(subject, code, now, |track, duration, frequency| {
+            // Duration rules don't apply to notices.
+            if duration.is_some() || !track.count(now, frequency) {
                 return None;
             }
-            track.repeated &= track.standing.is_some();
+            track.repeated &= track.active.is_some();
             frequency.map(FrequencyRule::raise)
         })
         .flatten()
     }
 
-    /// Somebody gave a device free again: what was separated by hand isn't any more.
+    /// Releases a device from [`Level::ManuallySeparateNPU`].
     pub fn release(&mut self, subject: Subject) {
         for ((_, _), track) in self.tracks.iter_mut().filter(|((of, _), _)| *of == subject) {
             track.separated = None;
-            track.came.clear();
+            track.occurrences.clear();
         }
     }
 
-    /// The level that a rule gives a code now. It may outlast the fault itself: a fault that lasted is over only when it
-    /// has been away for long enough, and a device that was separated by hand when it is released.
+    /// The level that a rule sets for a code now. It may outlast the fault: a duration rule applies until the fault has been
+    /// inactive for its recovery time, and [`Level::ManuallySeparateNPU`] until the release.
     pub fn escalated_level(&mut self, subject: Subject, code: &Code, now: u64) -> Option<EscalatedLevel> {
-        let now = self.at(now);
+        let now = self.clamp(now);
         let track = self.tracks.get_mut(&(subject, code.clone()))?;
-        let (lasting, frequency) = self.rules.of(code);
-        track.settle(now, lasting, frequency);
-        track.raise(lasting, frequency)
+        let (duration, frequency) = self.rules.for_code(code);
+        track.advance(now, duration, frequency);
+        track.raise(duration, frequency)
     }
 
-    /// Whether and what changed by itself since the last call of anything here: the faults whose level isn't what it
-    /// was.
+    /// Applies what is due. Returns the faults whose level changed by time alone since the last call of any method.
     pub fn advance(&mut self, now: u64) -> Vec<(Subject, Code)> {
-        let now = self.at(now);
+        let now = self.clamp(now);
         let mut changed = Vec::new();
         let rules = &self.rules;
         self.tracks.retain(|(subject, code), track| {
-            let (lasting, frequency) = rules.of(code);
-            let before = track.raise(lasting, frequency);
-            track.settle(now, lasting, frequency);
-            if track.raise(lasting, frequency) != before {
+            let (duration, frequency) = rules.for_code(code);
+            let before = track.raise(duration, frequency);
+            track.advance(now, duration, frequency);
+            if track.raise(duration, frequency) != before {
                 changed.push((*subject, code.clone()));
             }
             !track.is_idle()
@@ -228,52 +232,52 @@ impl EscalationTracker {
         changed
     }
 
-    /// When something changes by itself, if nothing is heard until then.
+    /// When a level changes by time alone, unless something is recorded before.
     pub fn next_deadline(&self) -> Option<u64> {
         let next = |((_, code), track): (&(Subject, Code), &Track)| {
-            let (lasting, frequency) = self.rules.of(code);
-            track.next(lasting, frequency)
+            let (duration, frequency) = self.rules.for_code(code);
+            track.next(duration, frequency)
         };
         self.tracks.iter().filter_map(next).min()
     }
 
-    /// Faults that no rule was applied to, because too many are followed already.
+    /// The number of faults that weren't tracked because of the limit.
     pub const fn untracked(&self) -> u64 {
         self.untracked
     }
 
-    fn at(&mut self, now: u64) -> u64 {
+    fn clamp(&mut self, now: u64) -> u64 {
         self.now = self.now.max(now);
         self.now
     }
 
-    /// Works on a track that is settled, and makes it if there is a rule for it and room.
-    fn with<T>(
+    /// Updates a track after it was advanced. Creates it if there is a rule and room.
+    fn update<T>(
         &mut self,
         subject: Subject,
         code: &Code,
         now: u64,
-        work: impl FnOnce(&mut Track, Option<&DurationRule>, Option<&FrequencyRule>) -> T,
+        update: impl FnOnce(&mut Track, Option<&DurationRule>, Option<&FrequencyRule>) -> T,
     ) -> Option<T> {
-        if !self.rules.have(code) {
+        if !self.rules.has_rule(code) {
             return None;
         }
         let key = (subject, code.clone());
-        if !self.tracks.contains_key(&key) && self.tracks.len() >= MOST && !self.make_room() {
+        if !self.tracks.contains_key(&key) && self.tracks.len() >= MAX_TRACKED && !self.evict() {
             self.untracked += 1;
             return None;
         }
-        let (lasting, frequency) = self.rules.of(code);
+        let (duration, frequency) = self.rules.for_code(code);
         let track = self.tracks.entry(key).or_default();
-        track.settle(now, lasting, frequency);
-        track.heard = now;
-        Some(work(track, lasting, frequency))
+        track.advance(now, duration, frequency);
+        track.reported = now;
+        Some(update(track, duration, frequency))
     }
 
-    /// Forgets one of those that merely came before: the one not heard of for longest.
-    fn make_room(&mut self) -> bool {
-        let spare = self.tracks.iter().filter(|(_, track)| track.only_came());
-        let Some(key) = spare.min_by_key(|(_, track)| track.heard).map(|(key, _)| key.clone()) else {
+    /// Drops the track that was reported least recently among those with past occurrences only.
+    fn evict(&mut self) -> bool {
+        let candidates = self.tracks.iter().filter(|(_, track)| track.has_only_occurrences());
+        let Some(key) = candidates.min_by_key(|(_, track)| track.reported).map(|(key, _)| key.clone()) else {
             return false;
         };
         self.tracks.remove(&key).is_some()
@@ -281,39 +285,39 @@ impl EscalationTracker {
 }
 
 impl Rules {
-    fn have(&self, code: &Code) -> bool {
-        self.frequency.contains_key(code) || self.lasting.contains_key(code)
+    fn has_rule(&self, code: &Code) -> bool {
+        self.frequency.contains_key(code) || self.duration.contains_key(code)
     }
 
-    fn of(&self, code: &Code) -> (Option<&DurationRule>, Option<&FrequencyRule>) {
-        (self.lasting.get(code), self.frequency.get(code))
+    fn for_code(&self, code: &Code) -> (Option<&DurationRule>, Option<&FrequencyRule>) {
+        (self.duration.get(code), self.frequency.get(code))
     }
 }
 
 impl Track {
-    /// Makes up for what time alone has changed until `now`.
-    fn settle(&mut self, now: u64, lasting: Option<&DurationRule>, frequency: Option<&FrequencyRule>) {
-        if let Some(rule) = lasting {
-            if let (Some(since), false) = (self.standing, self.lasted) {
+    /// Applies what time alone has changed until `now`.
+    fn advance(&mut self, now: u64, duration: Option<&DurationRule>, frequency: Option<&FrequencyRule>) {
+        if let Some(rule) = duration {
+            if let (Some(since), false) = (self.active, self.lasted) {
                 let until = since.saturating_add(millis(rule.after));
                 if now > until {
                     self.lasted = true;
-                    // What counts as often is then how often it lasted.
+                    // The frequency rule counts how often the fault lasted then.
                     self.count(until, frequency);
                 }
             }
-            if let Some(away) = self.away
-                && now.saturating_sub(away) > millis(rule.recover)
+            if let Some(inactive) = self.inactive
+                && now.saturating_sub(inactive) > millis(rule.recover)
             {
-                self.away = None;
+                self.inactive = None;
                 self.lasted = false;
                 self.repeated = false;
             }
         } else {
-            self.away = None;
+            self.inactive = None;
         }
         if let Some(rule) = frequency {
-            self.forget(now, rule);
+            self.drop_expired(now, rule);
             let released =
                 |since: u64| rule.release.is_some_and(|release| now.saturating_sub(since) > millis(release));
             if self.separated.is_some_and(released) {
@@ -322,15 +326,15 @@ impl Track {
         }
     }
 
-    /// It came at `at`. `true` when that is too often; then counting begins anew.
+    /// Counts an occurrence at `at`. Returns whether the frequency rule matches, which resets the count.
     fn count(&mut self, at: u64, frequency: Option<&FrequencyRule>) -> bool {
         let Some(rule) = frequency else { return false };
-        self.forget(at, rule);
-        self.came.push_back(at);
-        if self.came.len() < rule.times as usize {
+        self.drop_expired(at, rule);
+        self.occurrences.push_back(at);
+        if self.occurrences.len() < rule.times as usize {
             return false;
         }
-        self.came.clear();
+        self.occurrences.clear();
         if rule.level == Level::ManuallySeparateNPU {
             self.separated = Some(at);
         } else {
@@ -339,41 +343,41 @@ impl Track {
         true
     }
 
-    fn forget(&mut self, now: u64, rule: &FrequencyRule) {
+    fn drop_expired(&mut self, now: u64, rule: &FrequencyRule) {
         let begin = now.saturating_sub(millis(rule.window));
-        while self.came.front().is_some_and(|&came| came < begin) {
-            self.came.pop_front();
+        while self.occurrences.front().is_some_and(|&at| at < begin) {
+            self.occurrences.pop_front();
         }
     }
 
     fn raise(
         &self,
-        lasting: Option<&DurationRule>,
+        duration: Option<&DurationRule>,
         frequency: Option<&FrequencyRule>,
     ) -> Option<EscalatedLevel> {
-        let lasted = lasting.filter(|_| self.lasted).map(DurationRule::raise);
+        let lasted = duration.filter(|_| self.lasted).map(DurationRule::raise);
         let repeated =
             frequency.filter(|_| self.repeated || self.separated.is_some()).map(FrequencyRule::raise);
         lasted.into_iter().chain(repeated).max_by_key(|raise| raise.level)
     }
 
-    fn next(&self, lasting: Option<&DurationRule>, frequency: Option<&FrequencyRule>) -> Option<u64> {
+    fn next(&self, duration: Option<&DurationRule>, frequency: Option<&FrequencyRule>) -> Option<u64> {
         let after = |since: u64, time: Duration| since.saturating_add(millis(time)).saturating_add(1);
-        let lasts = lasting.and_then(|rule| match (self.standing, self.lasted, self.away) {
+        let expiry = duration.and_then(|rule| match (self.active, self.lasted, self.inactive) {
             (Some(since), false, _) => Some(after(since, rule.after)),
-            (None, true, Some(away)) => Some(after(away, rule.recover)),
+            (None, true, Some(inactive)) => Some(after(inactive, rule.recover)),
             _ => None,
         });
         let released = frequency.and_then(|rule| Some(after(self.separated?, rule.release?)));
-        lasts.into_iter().chain(released).min()
+        expiry.into_iter().chain(released).min()
     }
 
     fn is_idle(&self) -> bool {
-        self.only_came() && self.came.is_empty()
+        self.has_only_occurrences() && self.occurrences.is_empty()
     }
 
-    fn only_came(&self) -> bool {
-        self.standing.is_none() && !self.lasted && self.separated.is_none()
+    fn has_only_occurrences(&self) -> bool {
+        self.active.is_none() && !self.lasted && self.separated.is_none()
     }
 }
 

@@ -1,8 +1,6 @@
-//! Rules that raise the level of a fault which repeats or lasts.
-//!
-//! The idea is that of `faultCustomization.json` of the device plugin (`FaultFrequency`, `FaultDuration`): a link that
-//! is down for a second is nothing, one that is down for twenty is a fault, and one that is down again and again is a
-//! device to be looked at.
+//! Rules that raise the level of faults that repeat or last, as `FaultFrequency` and `FaultDuration` in the device plugin's
+//! `faultCustomization.json` do: a link that is down for a second is ignored, one that is down for twenty is a fault, and one
+//! that fails repeatedly needs maintenance.
 
 mod customization_file;
 mod escalation;
@@ -23,7 +21,7 @@ const RELEASE: RangeInclusive<u64> = 60..=4_294_967_296;
 const AFTER: RangeInclusive<u64> = 0..=600;
 const RECOVER: RangeInclusive<u64> = 0..=86_400;
 
-/// A fault that comes `times` times within `window` is at `level`.
+/// A fault that occurs `times` times within `window` gets `level`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrequencyRule {
     times: u32,
@@ -32,7 +30,7 @@ pub struct FrequencyRule {
     release: Option<Duration>,
 }
 
-/// A fault that stands for more than `after` is at `level`, until it is away for more than `recover`.
+/// A fault that is active for more than `after` gets `level`, until it has been inactive for more than `recover`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DurationRule {
     after: Duration,
@@ -40,80 +38,80 @@ pub struct DurationRule {
     level: Level,
 }
 
-/// All rules; none by default.
+/// The rules by fault code; empty by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules {
     frequency: BTreeMap<Code, FrequencyRule>,
-    lasting: BTreeMap<Code, DurationRule>,
+    duration: BTreeMap<Code, DurationRule>,
 }
 
-/// What is wrong with a rule.
+/// Why a rule is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// A number out of MindCluster's limits.
+    /// A number is outside MindCluster's limits.
     #[error("{what} is {value}, and has to be from {} to {}{unit}", .limits.start(), .limits.end())]
     OutOfLimits {
-        /// Of what.
+        /// The quantity.
         what: &'static str,
         /// The number.
         value: u64,
         /// The limits.
         limits: RangeInclusive<u64>,
-        /// ` seconds`, or nothing.
+        /// ` seconds` or empty.
         unit: &'static str,
     },
-    /// A level that such a rule can't have.
+    /// A duration rule has a level for frequency rules only.
     #[error("a fault that lasts can't become {}; that is for faults that repeat", Level::ManuallySeparateNPU)]
-    NotForLasting,
-    /// A time to release what is never separated.
+    NotForDurationRules,
+    /// A release time for a level that isn't released.
     #[error("only {} is released after a time", Level::ManuallySeparateNPU)]
     NothingToRelease,
 }
 
 impl FrequencyRule {
-    /// A rule: `times` 1 to 100, `window` a minute to ten days. What is [`Level::ManuallySeparateNPU`] stays so for
-    /// `release` after the last time that the rule said so, or for ever.
+    /// Creates a rule; `times` is 1 to 100, `window` a minute to ten days. [`Level::ManuallySeparateNPU`] ends `release` after
+    /// the rule last matched, or never.
     ///
     /// # Errors
     ///
-    /// When a number is out of MindCluster's limits, or there is nothing to release.
+    /// When a number is outside MindCluster's limits, or another level has a release time.
     pub fn new(
         times: u64,
         window: Duration,
         level: Level,
         release: Option<Duration>,
     ) -> Result<Self, RuleError> {
-        within("the number of times", times, TIMES, "")?;
-        within("the window", window.as_secs(), WINDOW, " seconds")?;
+        check_limits("the number of times", times, TIMES, "")?;
+        check_limits("the window", window.as_secs(), WINDOW, " seconds")?;
         if let Some(release) = release {
-            within("the time to release", release.as_secs(), RELEASE, " seconds")?;
+            check_limits("the time to release", release.as_secs(), RELEASE, " seconds")?;
             if level != Level::ManuallySeparateNPU {
                 return Err(RuleError::NothingToRelease);
             }
         }
-        // At most a hundred.
+        // At most 100.
         let times = u32::try_from(times).unwrap_or(u32::MAX);
         Ok(Self { times, window, level, release })
     }
 }
 
 impl DurationRule {
-    /// A rule: `after` up to ten minutes, `recover` up to a day.
+    /// Creates a rule; `after` is at most ten minutes, `recover` at most a day.
     ///
     /// # Errors
     ///
-    /// When a number is out of MindCluster's limits, or the level is [`Level::ManuallySeparateNPU`].
+    /// When a number is outside MindCluster's limits, or the level is [`Level::ManuallySeparateNPU`].
     pub fn new(after: Duration, recover: Duration, level: Level) -> Result<Self, RuleError> {
-        within("the time that it stands", after.as_secs(), AFTER, " seconds")?;
-        within("the time that it is away", recover.as_secs(), RECOVER, " seconds")?;
+        check_limits("the active time", after.as_secs(), AFTER, " seconds")?;
+        check_limits("the inactive time", recover.as_secs(), RECOVER, " seconds")?;
         if level == Level::ManuallySeparateNPU {
-            return Err(RuleError::NotForLasting);
+            return Err(RuleError::NotForDurationRules);
         }
         Ok(Self { after, recover, level })
     }
 }
 
-fn within(
+fn check_limits(
     what: &'static str,
     value: u64,
     limits: RangeInclusive<u64>,
@@ -123,45 +121,44 @@ fn within(
 }
 
 impl Rules {
-    /// From the text of a `faultCustomization.json`. A rule out of limits is left out with a warning, as the device
-    /// plugin does.
+    /// Parses a `faultCustomization.json`. As in the device plugin, rules outside the limits are ignored, with a warning.
     ///
     /// # Errors
     ///
-    /// When it isn't such a file.
+    /// When the text isn't such a file.
     pub fn from_json(text: &str) -> Result<(Self, Vec<Warning>), ParseError> {
         customization_file::read(text)
     }
 
-    /// Adds a rule for a code; of two the first counts, and `false` is the answer to the second.
+    /// Adds a rule for a code. Returns `false` if the code already has one, which remains.
     pub fn add_frequency_rule(&mut self, code: Code, rule: FrequencyRule) -> bool {
         let is_new = !self.frequency.contains_key(&code);
         self.frequency.entry(code).or_insert(rule);
         is_new
     }
 
-    /// Adds a rule for a code; of two the first counts, and `false` is the answer to the second.
+    /// Adds a rule for a code. Returns `false` if the code already has one, which remains.
     pub fn add_duration_rule(&mut self, code: Code, rule: DurationRule) -> bool {
-        let is_new = !self.lasting.contains_key(&code);
-        self.lasting.entry(code).or_insert(rule);
+        let is_new = !self.duration.contains_key(&code);
+        self.duration.entry(code).or_insert(rule);
         is_new
     }
 
-    /// These rules, and for codes without one of a kind those of `others`.
+    /// Adds the rules of `others` for codes that have none of that kind.
     #[must_use]
     pub fn or(mut self, others: &Self) -> Self {
         for (code, rule) in &others.frequency {
             self.add_frequency_rule(code.clone(), *rule);
         }
-        for (code, rule) in &others.lasting {
+        for (code, rule) in &others.duration {
             self.add_duration_rule(code.clone(), *rule);
         }
         self
     }
 
-    /// Whether there is no rule.
+    /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
-        self.frequency.is_empty() && self.lasting.is_empty()
+        self.frequency.is_empty() && self.duration.is_empty()
     }
 }
 
@@ -170,24 +167,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_rules_go_before_those_of_others() {
+    fn or_keeps_own_rules() {
         let code = Code::from_number;
-        let lasts = |seconds| {
+        let duration = |seconds| {
             DurationRule::new(Duration::from_secs(seconds), Duration::ZERO, Level::SeparateNPU)
-                .expect("sound")
+                .expect("valid")
         };
-        let repeats = FrequencyRule::new(2, Duration::from_mins(1), Level::SeparateNPU, None).expect("sound");
+        let frequency =
+            FrequencyRule::new(2, Duration::from_mins(1), Level::SeparateNPU, None).expect("valid");
         let (mut own, mut others, mut both) = (Rules::default(), Rules::default(), Rules::default());
-        assert!(own.add_duration_rule(code(1), lasts(1)));
-        assert!(others.add_duration_rule(code(1), lasts(2)) && others.add_duration_rule(code(2), lasts(2)));
-        assert!(others.add_frequency_rule(code(1), repeats));
-        assert!(both.add_duration_rule(code(1), lasts(1)) && both.add_duration_rule(code(2), lasts(2)));
-        assert!(both.add_frequency_rule(code(1), repeats));
+        assert!(own.add_duration_rule(code(1), duration(1)));
+        assert!(
+            others.add_duration_rule(code(1), duration(2)) && others.add_duration_rule(code(2), duration(2))
+        );
+        assert!(others.add_frequency_rule(code(1), frequency));
+        assert!(both.add_duration_rule(code(1), duration(1)) && both.add_duration_rule(code(2), duration(2)));
+        assert!(both.add_frequency_rule(code(1), frequency));
         assert_eq!(own.or(&others), both);
     }
 
     #[test]
-    fn only_what_is_separated_by_hand_is_released() {
+    fn only_manual_separation_has_a_release_time() {
         let minute = Duration::from_mins(1);
         assert_eq!(
             FrequencyRule::new(1, minute, Level::SeparateNPU, Some(minute)),

@@ -10,27 +10,27 @@ fn code(number: u32) -> Code {
     Code::from(number)
 }
 
-fn repeats(times: u64, window: u64, level: Level, release: Option<u64>) -> EscalationTracker {
+fn frequency_tracker(times: u64, window: u64, level: Level, release: Option<u64>) -> EscalationTracker {
     let mut rules = Rules::default();
     let release = release.map(Duration::from_secs);
     rules.add_frequency_rule(
         code(1),
-        FrequencyRule::new(times, Duration::from_secs(window), level, release).expect("sound"),
+        FrequencyRule::new(times, Duration::from_secs(window), level, release).expect("valid"),
     );
     EscalationTracker::new(rules)
 }
 
-/// As MindCluster ships for a RoCE link that is down.
-fn link() -> EscalationTracker {
+/// MindCluster's rules for a RoCE link that is down.
+fn link_tracker() -> EscalationTracker {
     let mut rules = Rules::default();
     let day = Duration::from_hours(24);
     rules.add_frequency_rule(
         code(1),
-        FrequencyRule::new(5, day, Level::ManuallySeparateNPU, Some(day * 2)).expect("sound"),
+        FrequencyRule::new(5, day, Level::ManuallySeparateNPU, Some(day * 2)).expect("valid"),
     );
     let (after, recover) = (Duration::from_secs(20), Duration::from_mins(1));
     rules
-        .add_duration_rule(code(1), DurationRule::new(after, recover, Level::PreSeparateNPU).expect("sound"));
+        .add_duration_rule(code(1), DurationRule::new(after, recover, Level::PreSeparateNPU).expect("valid"));
     EscalationTracker::new(rules)
 }
 
@@ -39,7 +39,7 @@ fn level(escalation: &mut EscalationTracker, now: u64) -> Option<Level> {
 }
 
 #[test]
-fn without_rules_nothing_is_raised_or_kept() {
+fn does_nothing_without_rules() {
     let mut escalation = EscalationTracker::default();
     escalation.record_occurrence(NPU, &code(1), 0);
     assert_eq!(escalation.record_notice(NPU, &code(1), 1), None);
@@ -48,101 +48,101 @@ fn without_rules_nothing_is_raised_or_kept() {
 }
 
 #[test]
-fn a_fault_that_repeats_is_raised_until_it_goes() {
-    let mut escalation = repeats(3, 60, Level::SeparateNPU, None);
+fn raises_repeating_faults_until_they_end() {
+    let mut escalation = frequency_tracker(3, 60, Level::SeparateNPU, None);
     for (at, expected) in [(0, None), (10, None), (59, Some(Level::SeparateNPU))] {
         escalation.record_occurrence(NPU, &code(1), at * SECOND);
-        // One that stands hasn't come again.
+        // An active fault isn't counted again.
         escalation.record_occurrence(NPU, &code(1), at * SECOND);
         assert_eq!(level(&mut escalation, at * SECOND), expected, "at {at}");
-        // Another device has its own count.
+        // Devices are counted separately.
         assert_eq!(escalation.escalated_level(Subject::Npu(4), &code(1), at * SECOND), None);
         if expected.is_none() {
             escalation.record_recovery(NPU, &code(1), at * SECOND + 1);
         }
     }
-    let raise = escalation.escalated_level(NPU, &code(1), DAY).expect("still there");
+    let raise = escalation.escalated_level(NPU, &code(1), DAY).expect("still active");
     assert_eq!(raise.reason, EscalationReason::Repeated { times: 3, window: Duration::from_mins(1) });
     escalation.record_recovery(NPU, &code(1), DAY + 1);
     assert_eq!(level(&mut escalation, DAY + 1), None);
-    // Counting began anew.
+    // The count was reset.
     escalation.record_occurrence(NPU, &code(1), DAY + 2);
     assert_eq!(level(&mut escalation, DAY + 2), None);
 }
 
 #[test]
-fn what_came_before_the_window_does_not_count() {
-    let mut escalation = repeats(2, 60, Level::SeparateNPU, None);
+fn ignores_occurrences_before_the_window() {
+    let mut escalation = frequency_tracker(2, 60, Level::SeparateNPU, None);
     for (at, expected) in [(0, None), (60_001, None), (120_001, Some(Level::SeparateNPU))] {
         escalation.record_occurrence(NPU, &code(1), at);
         assert_eq!(level(&mut escalation, at), expected, "at {at}");
         escalation.record_recovery(NPU, &code(1), at);
     }
     escalation.advance(DAY);
-    assert_eq!(escalation.tracks.len(), 0, "nothing is kept of it");
+    assert_eq!(escalation.tracks.len(), 0, "the track is dropped");
 }
 
 #[test]
-fn a_new_process_goes_on_with_what_was_raised() {
-    // What stood long enough still does, and one that doesn't stand any more is over after its time.
-    for stands in [true, false] {
-        let mut escalation = link();
-        escalation.restore(NPU, &code(1), stands, Some(Level::PreSeparateNPU), 5 * SECOND);
+fn restores_raised_levels_in_a_new_process() {
+    // A duration rule still applies, and ends after the recovery time if the fault is inactive.
+    for is_active in [true, false] {
+        let mut escalation = link_tracker();
+        escalation.restore(NPU, &code(1), is_active, Some(Level::PreSeparateNPU), 5 * SECOND);
         assert_eq!(level(&mut escalation, 6 * SECOND), Some(Level::PreSeparateNPU));
-        assert_eq!(level(&mut escalation, 66 * SECOND).is_some(), stands);
+        assert_eq!(level(&mut escalation, 66 * SECOND).is_some(), is_active);
     }
-    // A device that was separated by hand is until it is released.
-    let mut escalation = link();
+    // A manual separation lasts until its release.
+    let mut escalation = link_tracker();
     escalation.restore(NPU, &code(1), false, Some(Level::ManuallySeparateNPU), 0);
     assert_eq!(level(&mut escalation, DAY), Some(Level::ManuallySeparateNPU));
     assert_eq!(level(&mut escalation, 3 * DAY), None);
-    // One that repeated is at its level as long as it stands.
-    let mut escalation = repeats(2, 60, Level::SeparateNPU, None);
+    // A frequency rule applies while the fault is active.
+    let mut escalation = frequency_tracker(2, 60, Level::SeparateNPU, None);
     escalation.restore(NPU, &code(1), true, Some(Level::SeparateNPU), 0);
     assert_eq!(level(&mut escalation, DAY), Some(Level::SeparateNPU));
     escalation.record_recovery(NPU, &code(1), DAY);
     assert_eq!(level(&mut escalation, DAY), None);
-    // A restart isn't a coming.
-    let mut escalation = repeats(2, 60, Level::SeparateNPU, None);
+    // A restart isn't an occurrence.
+    let mut escalation = frequency_tracker(2, 60, Level::SeparateNPU, None);
     escalation.restore(NPU, &code(1), true, None, 0);
     escalation.record_recovery(NPU, &code(1), 1);
     escalation.record_occurrence(NPU, &code(1), 2);
     assert_eq!(level(&mut escalation, 2), None);
-    // What no rule is for any more isn't followed.
+    // A fault without a rule isn't tracked.
     let mut escalation = EscalationTracker::default();
     escalation.restore(NPU, &code(1), true, Some(Level::SeparateNPU), 0);
     assert_eq!((level(&mut escalation, 1), escalation.tracks.len()), (None, 0));
 }
 
 #[test]
-fn a_notice_that_repeats_is_raised_once() {
-    let mut escalation = repeats(2, 60, Level::SeparateNPU, None);
+fn raises_a_repeating_notice_once() {
+    let mut escalation = frequency_tracker(2, 60, Level::SeparateNPU, None);
     assert_eq!(escalation.record_notice(NPU, &code(1), 0), None);
     let raise = escalation.record_notice(NPU, &code(1), 1).expect("the second");
     assert_eq!(raise.level, Level::SeparateNPU);
-    assert_eq!(level(&mut escalation, 1), None, "nothing stands");
-    assert_eq!(escalation.record_notice(NPU, &code(1), 2), None, "counting began anew");
+    assert_eq!(level(&mut escalation, 1), None, "no fault is active");
+    assert_eq!(escalation.record_notice(NPU, &code(1), 2), None, "the count was reset");
 }
 
 #[test]
-fn a_device_is_separated_until_it_is_released() {
-    let mut escalation = repeats(1, 60, Level::ManuallySeparateNPU, Some(120));
+fn manual_separation_lasts_until_its_release() {
+    let mut escalation = frequency_tracker(1, 60, Level::ManuallySeparateNPU, Some(120));
     escalation.record_occurrence(NPU, &code(1), 0);
     escalation.record_recovery(NPU, &code(1), 1);
     assert_eq!(level(&mut escalation, 120 * SECOND), Some(Level::ManuallySeparateNPU));
     assert_eq!(escalation.next_deadline(), Some(120 * SECOND + 1));
-    // Once more, and the time begins anew.
+    // Another match restarts the release time.
     assert_eq!(
         escalation.record_notice(NPU, &code(1), 100 * SECOND).map(|raise| raise.level),
         Some(Level::ManuallySeparateNPU)
     );
-    // The caller's clock went back meanwhile: it was 120 s already.
+    // The caller's clock went back from 120 s.
     assert_eq!(escalation.next_deadline(), Some(240 * SECOND + 1));
     assert_eq!(escalation.advance(240 * SECOND), []);
     assert_eq!(escalation.advance(240 * SECOND + 1), [(NPU, code(1))]);
     assert_eq!(level(&mut escalation, 240 * SECOND + 1), None);
 
-    let mut for_ever = repeats(1, 60, Level::ManuallySeparateNPU, None);
+    let mut for_ever = frequency_tracker(1, 60, Level::ManuallySeparateNPU, None);
     for_ever.record_occurrence(NPU, &code(1), 0);
     for_ever.record_recovery(NPU, &code(1), 1);
     assert_eq!(level(&mut for_ever, 1000 * DAY), Some(Level::ManuallySeparateNPU));
@@ -153,8 +153,8 @@ fn a_device_is_separated_until_it_is_released() {
 }
 
 #[test]
-fn a_fault_that_lasts_is_raised_and_has_to_be_away_for_a_time() {
-    let mut escalation = link();
+fn raises_lasting_faults_until_the_recovery_time() {
+    let mut escalation = link_tracker();
     escalation.record_occurrence(NPU, &code(1), 0);
     assert_eq!(escalation.next_deadline(), Some(20 * SECOND + 1));
     assert_eq!(level(&mut escalation, 20 * SECOND), None);
@@ -167,7 +167,7 @@ fn a_fault_that_lasts_is_raised_and_has_to_be_away_for_a_time() {
             reason: EscalationReason::Lasted { after: Duration::from_secs(20) }
         }
     );
-    // It flaps: away for less than a minute is not away.
+    // Inactive for less than the recovery time.
     escalation.record_recovery(NPU, &code(1), 30 * SECOND);
     escalation.record_occurrence(NPU, &code(1), 90 * SECOND);
     assert_eq!(level(&mut escalation, 90 * SECOND), Some(Level::PreSeparateNPU));
@@ -177,8 +177,8 @@ fn a_fault_that_lasts_is_raised_and_has_to_be_away_for_a_time() {
 }
 
 #[test]
-fn a_short_fault_is_nothing() {
-    let mut escalation = link();
+fn ignores_short_faults() {
+    let mut escalation = link_tracker();
     for round in 0..100 {
         escalation.record_occurrence(NPU, &code(1), round * 30 * SECOND);
         escalation.record_recovery(NPU, &code(1), round * 30 * SECOND + 20 * SECOND);
@@ -187,8 +187,8 @@ fn a_short_fault_is_nothing() {
 }
 
 #[test]
-fn how_often_it_lasted_counts_where_both_rules_are() {
-    let mut escalation = link();
+fn frequency_rule_counts_lasting_faults_if_there_are_both_rules() {
+    let mut escalation = link_tracker();
     for round in 0..5 {
         let begin = round * 200 * SECOND;
         assert_ne!(level(&mut escalation, begin), Some(Level::ManuallySeparateNPU), "round {round}");
@@ -202,8 +202,8 @@ fn how_often_it_lasted_counts_where_both_rules_are() {
 }
 
 #[test]
-fn a_clock_that_goes_back_stands_still() {
-    let mut escalation = link();
+fn tolerates_a_clock_that_goes_back() {
+    let mut escalation = link_tracker();
     escalation.record_occurrence(NPU, &code(1), 100 * SECOND);
     assert_eq!(level(&mut escalation, 0), None);
     escalation.record_recovery(NPU, &code(1), 50 * SECOND);
@@ -213,14 +213,14 @@ fn a_clock_that_goes_back_stands_still() {
 }
 
 #[test]
-fn other_rules_take_over() {
-    let mut escalation = link();
+fn applies_replaced_rules() {
+    let mut escalation = link_tracker();
     escalation.record_occurrence(NPU, &code(1), 0);
     assert_eq!(level(&mut escalation, 30 * SECOND), Some(Level::PreSeparateNPU));
     let mut rules = Rules::default();
     rules.add_duration_rule(
         code(1),
-        DurationRule::new(Duration::ZERO, Duration::ZERO, Level::SeparateNPU).expect("sound"),
+        DurationRule::new(Duration::ZERO, Duration::ZERO, Level::SeparateNPU).expect("valid"),
     );
     escalation.set_rules(rules);
     assert_eq!(level(&mut escalation, 30 * SECOND), Some(Level::SeparateNPU));
@@ -230,11 +230,11 @@ fn other_rules_take_over() {
 }
 
 #[test]
-fn memory_is_bounded_and_what_stands_is_kept() {
+fn tracks_are_bounded_and_active_faults_are_kept() {
     let mut rules = Rules::default();
-    let most = u32::try_from(MOST).expect("small");
+    let most = u32::try_from(MAX_TRACKED).expect("small");
     for number in 0..most + 50 {
-        let rule = FrequencyRule::new(2, Duration::from_hours(1), Level::SeparateNPU, None).expect("sound");
+        let rule = FrequencyRule::new(2, Duration::from_hours(1), Level::SeparateNPU, None).expect("valid");
         rules.add_frequency_rule(code(number), rule);
     }
     let mut escalation = EscalationTracker::new(rules);
@@ -242,13 +242,13 @@ fn memory_is_bounded_and_what_stands_is_kept() {
     for number in 1..most + 50 {
         escalation.record_notice(NPU, &code(number), number.into());
     }
-    assert_eq!((escalation.tracks.len(), escalation.untracked()), (MOST, 0));
+    assert_eq!((escalation.tracks.len(), escalation.untracked()), (MAX_TRACKED, 0));
     assert!(escalation.tracks.contains_key(&(NPU, code(0))));
     for number in 0..most + 50 {
         escalation.record_occurrence(NPU, &code(number), 1 << 20);
     }
-    assert_eq!(escalation.tracks.len(), MOST);
-    assert!(escalation.untracked() > 0, "and it says so");
+    assert_eq!(escalation.tracks.len(), MAX_TRACKED);
+    assert!(escalation.untracked() > 0);
 }
 
 #[derive(Debug, Clone)]
@@ -256,12 +256,12 @@ enum Step {
     Occurred,
     Recovered,
     Happened,
-    Look,
+    Read,
 }
 
 fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
     let step =
-        prop_oneof![Just(Step::Occurred), Just(Step::Recovered), Just(Step::Happened), Just(Step::Look)];
+        prop_oneof![Just(Step::Occurred), Just(Step::Recovered), Just(Step::Happened), Just(Step::Read)];
     prop::collection::vec((0..40_000_u64, step), 0..60)
 }
 
@@ -277,12 +277,12 @@ fn rules() -> impl Strategy<Value = Rules> {
             let release = release.filter(|_| level == Level::ManuallySeparateNPU).map(seconds);
             rules.add_frequency_rule(
                 code(1),
-                FrequencyRule::new(times, seconds(window), level, release).expect("sound"),
+                FrequencyRule::new(times, seconds(window), level, release).expect("valid"),
             );
         }
         if let Some((after, recover)) = lasting {
             let rule =
-                DurationRule::new(seconds(after), seconds(recover), Level::PreSeparateNPU).expect("sound");
+                DurationRule::new(seconds(after), seconds(recover), Level::PreSeparateNPU).expect("valid");
             rules.add_duration_rule(code(1), rule);
         }
         rules
@@ -290,17 +290,17 @@ fn rules() -> impl Strategy<Value = Rules> {
 }
 
 proptest! {
-    /// However often it is looked in between, what is raised is the same; and `next` misses no change.
+    /// Levels don't depend on the number of reads, and `next_deadline` misses no change.
     #[test]
-    fn looking_changes_nothing(rules in rules(), steps in steps(), looks in 1..7_u64) {
+    fn reads_change_nothing(rules in rules(), steps in steps(), reads in 1..7_u64) {
         let mut rarely = EscalationTracker::new(rules.clone());
         let mut often = EscalationTracker::new(rules);
         let mut now = 0;
         for (pause, step) in steps {
-            for _ in 0..looks {
+            for _ in 0..reads {
                 let known = often.escalated_level(NPU, &code(1), now);
                 let next = often.next_deadline();
-                now += pause / looks;
+                now += pause / reads;
                 let changed = often.advance(now);
                 prop_assert_eq!(changed.is_empty(), often.escalated_level(NPU, &code(1), now) == known);
                 if next.is_none_or(|next| next > now) {
@@ -313,24 +313,24 @@ proptest! {
                 Step::Happened => {
                     prop_assert_eq!(rarely.record_notice(NPU, &code(1), now), often.record_notice(NPU, &code(1), now));
                 }
-                Step::Look => prop_assert_eq!(rarely.escalated_level(NPU, &code(1), now), often.escalated_level(NPU, &code(1), now)),
+                Step::Read => prop_assert_eq!(rarely.escalated_level(NPU, &code(1), now), often.escalated_level(NPU, &code(1), now)),
             }
         }
         prop_assert_eq!(rarely.escalated_level(NPU, &code(1), now), often.escalated_level(NPU, &code(1), now));
     }
 
-    /// A fault without a rule for lasting is raised exactly when it came often enough since it was last raised.
+    /// Without a duration rule, a fault is raised exactly when it occurred often enough since it was last raised.
     #[test]
-    fn counting_is_as_by_hand(times in 1..5_u64, pauses in prop::collection::vec(1..40_000_u64, 0..60)) {
-        let mut escalation = repeats(times, 60, Level::SeparateNPU, None);
-        let (mut now, mut came) = (0, Vec::new());
+    fn counts_as_a_simple_model(times in 1..5_u64, pauses in prop::collection::vec(1..40_000_u64, 0..60)) {
+        let mut escalation = frequency_tracker(times, 60, Level::SeparateNPU, None);
+        let (mut now, mut occurrences) = (0, Vec::new());
         for pause in pauses {
             now += pause;
             escalation.record_occurrence(NPU, &code(1), now);
-            came.push(now);
-            let expected = came.iter().filter(|&&at| at + 60 * SECOND >= now).count() as u64 >= times;
+            occurrences.push(now);
+            let expected = occurrences.iter().filter(|&&at| at + 60 * SECOND >= now).count() as u64 >= times;
             if expected {
-                came.clear();
+                occurrences.clear();
             }
             prop_assert_eq!(level(&mut escalation, now).is_some(), expected);
             escalation.record_recovery(NPU, &code(1), now);
