@@ -56,7 +56,7 @@ def code_only(text):
 
 
 def comments(text):
-    """The comments of a Rust file as (line, text, is on a line of its own)."""
+    """The comments of a Rust file as (line, text, has its own line)."""
     for match in RUST_TOKEN.finditer(text):
         if match["comment"]:
             start = text.rfind("\n", 0, match.start()) + 1

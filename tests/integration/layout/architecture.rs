@@ -36,14 +36,14 @@ fn picture() -> String {
     picture
 }
 
-/// `UPDATE_GOLDEN=1` draws it again.
+/// `INSTA_UPDATE=always` draws it again.
 #[test]
 fn the_picture_shows_the_crates_as_they_are() {
     let page = read(PAGE);
     let start = page.find(BEGIN).expect("a mermaid block") + BEGIN.len();
     let end = start + page[start..].find(END).expect("the end of the mermaid block");
     let picture = picture();
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+    if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
         let page = format!("{}{picture}{}", &page[..start], &page[end..]);
         std::fs::write(std::path::Path::new(crate::ROOT).join(PAGE), page).unwrap();
         return;
@@ -51,6 +51,6 @@ fn the_picture_shows_the_crates_as_they_are() {
     assert_eq!(
         &page[start..end],
         picture,
-        "renew {PAGE}: UPDATE_GOLDEN=1 cargo test --test integration-layout"
+        "renew {PAGE}: INSTA_UPDATE=always cargo test --test integration-layout"
     );
 }

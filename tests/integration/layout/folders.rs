@@ -1,6 +1,7 @@
 //! The table of folders in CONTRIBUTING.md.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use crate::crates::packages;
 use crate::{files, read};
@@ -29,6 +30,25 @@ fn contributing_lists_every_folder() {
         missing.is_empty() && unknown.is_empty(),
         "CONTRIBUTING.md lacks {missing:?} and lists {unknown:?}"
     );
+}
+
+/// Pages that name files of the repository from its root, or from the page's folder.
+#[test]
+fn files_that_pages_name_exist() {
+    let mut missing = Vec::new();
+    for page in ["CONTRIBUTING.md", "docs/architecture.md", "tests/README.md"] {
+        let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let text = read(page);
+        for name in
+            text.split('`').skip(1).step_by(2).filter(|name| name.ends_with(".rs") && name.contains('/'))
+        {
+            let root = Path::new(crate::ROOT);
+            if !root.join(name).is_file() && !root.join(folder).join(name).is_file() {
+                missing.push(format!("{page}: {name}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! A running cluster, from the side of the test that uses it.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -13,36 +12,17 @@ use std::time::Duration;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::api::{ObjectMeta, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use tokio::sync::OnceCell;
 
 use crate::supervisor::Announcement;
-use crate::{AuditEvent, Error, Info, Tier, audit, eventually, image, locate, prerequisites, process};
+use crate::{
+    AuditEvent, Error, Info, Options, Tier, audit, containerd, eventually, kubeconfig, locate, prerequisites,
+    process,
+};
 
 /// For what the controllers do within a second unless the machine is very busy.
 const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// What kind of cluster to start.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// How much of a cluster.
-    pub tier: Tier,
-    /// Extended resources that the node offers, by name. Only a tier with a node has any.
-    pub resources: BTreeMap<String, String>,
-    /// The API server's `--enable-aggregator-routing`: it dials the endpoints of a webhook's Service itself.
-    ///
-    /// Without it, as in most clusters, it dials the Service's address, and kube-proxy leads it to a pod. That takes
-    /// a tier with a node; a tier without has no other way than the endpoints.
-    pub aggregator_routing: bool,
-}
-
-impl From<Tier> for Options {
-    fn from(tier: Tier) -> Self {
-        let npus = ("huawei.com/Ascend910".to_owned(), "8".to_owned());
-        Self { tier, resources: BTreeMap::from([npus]), aggregator_routing: tier == Tier::Api }
-    }
-}
 
 /// A running cluster. It ends when this value is dropped, or with the process that holds it.
 pub struct Cluster {
@@ -136,7 +116,7 @@ impl Cluster {
 
     /// A new client with all rights, for the runtime it is made in.
     pub async fn client(&self) -> Result<Client, Error> {
-        client_from(self.kubeconfig()).await
+        kubeconfig::client(self.kubeconfig()).await
     }
 
     /// A new client with the rights of a service account, which has to exist.
@@ -160,7 +140,7 @@ impl Cluster {
     }
 
     async fn client_with(&self, token: String) -> Result<Client, Error> {
-        let mut config = config_from(self.kubeconfig()).await?;
+        let mut config = kubeconfig::config(self.kubeconfig()).await?;
         config.auth_info = kube::config::AuthInfo { token: Some(token.into()), ..Default::default() };
         Ok(Client::try_from(config)?)
     }
@@ -237,7 +217,7 @@ impl Cluster {
     pub async fn load_image(&self, tar: &Path) -> Result<(), Error> {
         let socket = self.node("load_image")?.containerd_socket.clone();
         let tar = tar.to_owned();
-        blocking(move || image::load(&socket, &tar)).await
+        blocking(move || containerd::load(&socket, &tar)).await
     }
 
     /// The node's name.
@@ -284,17 +264,4 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     tokio::task::spawn_blocking(work).await.map_err(|error| Error::io("run a command")(error.into()))?
-}
-
-/// A client from a kubeconfig that holds everything inline.
-pub(crate) async fn client_from(kubeconfig: &Path) -> Result<Client, Error> {
-    Ok(Client::try_from(config_from(kubeconfig).await?)?)
-}
-
-async fn config_from(kubeconfig: &Path) -> Result<Config, Error> {
-    // It fails when there is one already, and that one does as well.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let wrong = |source| Error::Kubeconfig { path: kubeconfig.to_owned(), source: Box::new(source) };
-    let document = Kubeconfig::read_from(kubeconfig).map_err(wrong)?;
-    Config::from_custom_kubeconfig(document, &KubeConfigOptions::default()).await.map_err(wrong)
 }

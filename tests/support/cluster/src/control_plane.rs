@@ -8,12 +8,12 @@ use std::time::Duration;
 use kube::Client;
 use serde_json::json;
 
-use crate::node::network::Network;
+use crate::network::Network;
 use crate::pki::{self, Authority};
 use crate::process::{self, Program};
 use crate::programs::Programs;
 use crate::workdir::WorkDir;
-use crate::{Error, cluster, eventually, kubeconfig};
+use crate::{Error, eventually, kubeconfig};
 
 /// The API server is ready after four seconds on two idle cores; a loaded machine takes longer.
 const TIMEOUT: Duration = Duration::from_secs(90);
@@ -61,7 +61,7 @@ pub(crate) async fn start(
         }
         running.push(Program::start("kube-apiserver", command, &work.logs())?);
         let server = running.last_mut().expect("it has just been pushed");
-        let client = cluster::client_from(&kubeconfig).await?;
+        let client = kubeconfig::client(&kubeconfig).await?;
         let ready = tokio::select! {
             ready = wait_ready(&client) => ready,
             ended = server.ended() => Err(ended),

@@ -21,6 +21,7 @@
 mod audit;
 mod cache;
 mod cluster;
+mod containerd;
 mod control_plane;
 mod error;
 mod events;
@@ -28,8 +29,10 @@ pub mod image;
 mod info;
 mod kubeconfig;
 mod locate;
+mod network;
 #[doc(hidden)]
 pub mod node;
+mod options;
 mod pki;
 pub mod prerequisites;
 #[doc(hidden)]
@@ -43,9 +46,10 @@ mod wait;
 mod workdir;
 
 pub use audit::{AuditEvent, ObjectReference, ResponseStatus, User};
-pub use cluster::{Cluster, Options, shared, shared_if_possible};
+pub use cluster::{Cluster, shared, shared_if_possible};
 pub use error::Error;
 pub use events::expect_events;
 pub use info::{Info, NodeInfo};
+pub use options::Options;
 pub use tier::Tier;
 pub use wait::eventually;

@@ -9,10 +9,10 @@ use std::future::Future;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::Options;
+use crate::Options;
 use crate::control_plane::{self, ControlPlane};
+use crate::network::Lease;
 use crate::node::Node;
-use crate::node::network::Lease;
 use crate::process::Program;
 use crate::programs::Programs;
 use crate::workdir::WorkDir;

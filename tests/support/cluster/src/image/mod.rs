@@ -7,7 +7,6 @@
 
 mod elf;
 mod libraries;
-mod load;
 mod oci;
 mod tree;
 
@@ -17,7 +16,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use elf::ElfError;
-pub use load::load;
 pub use oci::Architecture;
 
 use self::libraries::Libraries;

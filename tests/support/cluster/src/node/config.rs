@@ -4,8 +4,8 @@ use std::net::Ipv4Addr;
 
 use serde_json::{Value, json};
 
-use super::network::Network;
 use super::spec::NodeSpec;
+use crate::network::Network;
 
 /// Where containerd listens, inside the node.
 pub(crate) const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";

@@ -11,10 +11,9 @@ use std::process::Command;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::getppid;
 
-use super::network;
 use super::spec::NodeSpec;
-use crate::Error;
 use crate::process::MYSELF;
+use crate::{Error, network};
 
 /// What `testcluster enter-node SPEC` does. It returns when the node has ended.
 ///

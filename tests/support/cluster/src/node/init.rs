@@ -21,11 +21,10 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{Pid, sethostname};
 
 use super::config::{self, CONTAINERD_SOCKET};
-use super::network;
 use super::spec::NodeSpec;
 use crate::process::{system_command, tail};
 use crate::wait::eventually_blocking;
-use crate::{Error, image};
+use crate::{Error, containerd, network};
 
 /// The node's end of the link exists and has its address.
 pub(crate) const NETWORK_READY: &str = "network";
@@ -124,7 +123,7 @@ fn start_containerd(spec: &NodeSpec) -> Result<Child, Error> {
     let child = start(spec, "containerd", &mut command)?;
     eventually_blocking("containerd listens", TIMEOUT, || UnixStream::connect(CONTAINERD_SOCKET))
         .map_err(|error| with_log(error, spec, "containerd"))?;
-    image::load(Path::new(CONTAINERD_SOCKET), &spec.pause_image)?;
+    containerd::load(Path::new(CONTAINERD_SOCKET), &spec.pause_image)?;
     Ok(child)
 }
 

@@ -5,7 +5,6 @@ pub(crate) mod cgroup;
 mod config;
 mod enter;
 mod init;
-pub(crate) mod network;
 mod spec;
 
 use std::collections::BTreeMap;
@@ -22,11 +21,11 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::process::{ChildStdin, ChildStdout};
 
-use self::network::Network;
 use self::spec::NodeSpec;
 use crate::control_plane::ControlPlane;
 use crate::image::ImageBuilder;
 use crate::info::NodeInfo;
+use crate::network::{self, Network};
 use crate::process::{self, Program};
 use crate::programs::Programs;
 use crate::workdir::WorkDir;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::network::Network;
 use crate::Error;
+use crate::network::Network;
 
 /// Everything that the processes inside the node's namespaces need to know.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! Handing an image to a containerd.
+//! Loads images into containerd.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::Error;
 use crate::process::{run, system_command};
 
 /// Imports an image file into the namespace that a kubelet's containerd keeps images of pods in.
-pub fn load(containerd_socket: &Path, tar: &Path) -> Result<(), Error> {
+pub(crate) fn load(containerd_socket: &Path, tar: &Path) -> Result<(), Error> {
     let mut command = system_command("ctr");
     command.arg("--address").arg(containerd_socket);
     command.args(["--namespace", "k8s.io", "images", "import"]).arg(tar);
