@@ -15,10 +15,9 @@ use swansong_clusterd_client::GrpcClient;
 use swansong_gateway::auth::TokenAuthenticator;
 use swansong_gateway::dispatcher::Dispatcher;
 use swansong_gateway::http::{health_router, router};
-use swansong_gateway::listen::serve;
 use swansong_gateway::metrics::Metrics;
 use swansong_gateway::rate_limit::RateLimiter;
-use tokio::net::TcpListener;
+use swansong_runtime::http::{ConnectionMetrics, Limits, Server, Tls, bind};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -104,11 +103,11 @@ impl Relay {
         let dispatcher = Arc::new(Dispatcher::new(self.request_timeout, Arc::clone(&metrics)));
         let authenticator = TokenAuthenticator::new(client, namespace, name);
         let routes = router(authenticator, Arc::clone(&dispatcher), Arc::clone(&metrics));
-        let listener = open(self.listen).await?;
-        let health_listener = open(self.health_listen).await?;
+        let (listener, address) = bind(self.listen).await?;
+        let (health_listener, health_address) = bind(self.health_listen).await?;
         info!(
-            address = %listener.local_addr()?,
-            health_address = %health_listener.local_addr()?,
+            %address,
+            %health_address,
             version = env!("CARGO_PKG_VERSION"),
             "listening"
         );
@@ -119,9 +118,22 @@ impl Relay {
         let limiter = RateLimiter::for_replicas(self.replicas);
         let dispatching = tokio::spawn(Arc::clone(&dispatcher).run(clusterd, limiter));
         let watching = tokio::spawn(certificate.run(POLL_INTERVAL));
-        let agents = serve(listener, Some(tls), routes, until(stopped.clone()), self.request_timeout);
-        let probes =
-            serve(health_listener, None, health_router(metrics, dispatcher), until(stopped), Duration::ZERO);
+        let server = Server {
+            listener,
+            tls: Some(Tls { config: tls, version_advice: "agents support TLS 1.3" }),
+            router: routes,
+            limits: swansong_gateway::LIMITS,
+            metrics: ConnectionMetrics::default(),
+        };
+        let health = Server {
+            listener: health_listener,
+            tls: None,
+            router: health_router(metrics, dispatcher),
+            limits: Limits::HEALTH,
+            metrics: ConnectionMetrics::default(),
+        };
+        let agents = server.run(until(stopped.clone()), self.request_timeout);
+        let probes = health.run(until(stopped), Duration::ZERO);
         let served = async { tokio::join!(agents, probes) };
         let mut failure = None;
         let stopping = async {
@@ -135,10 +147,6 @@ impl Relay {
         tokio::join!(served, stopping);
         failure.map_or(Ok(()), Err)
     }
-}
-
-async fn open(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("{address} can't be listened on"))
 }
 
 fn log_event(event: &Event) {

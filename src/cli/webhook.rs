@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
+use prometheus_client::registry::Registry;
 use swansong_certs::{CertificateMetrics, Resolver};
+use swansong_runtime::http::Tls;
 use swansong_webhook::config::{Config, ConfigEvent, ConfigWatcher};
 use swansong_webhook::ready_nodes::LastSeen;
 use swansong_webhook::server::{Limits, Metrics, Parts, Server};
@@ -26,7 +28,7 @@ use tracing::{info, warn};
 
 use self::background::Background;
 use self::certificate::Certificate;
-use self::nodes::Looking;
+use self::nodes::ReadyNodePoller;
 use self::reset_config::ResetConfig;
 use super::signals::Signals;
 use crate::logging::Logging;
@@ -34,8 +36,11 @@ use crate::logging::Logging;
 /// Names the webhook in requests to the API server.
 const USER_AGENT: &str = "swansong-webhook";
 
-/// More workers than this serve nothing but memory: one answers tens of thousands of reviews a second.
-const MOST_WORKERS: usize = 4;
+/// One worker answers tens of thousands of reviews per second; more than this would only cost memory.
+const MAX_WORKERS: usize = 4;
+
+/// For clients whose TLS is too old.
+const TLS_VERSION_ADVICE: &str = "--tls-min-version 1.2 admits TLS 1.2";
 
 /// Answer admission reviews over HTTPS, until SIGTERM
 // The last of a flag wins, so that an overlay of the manifests can append its own.
@@ -53,11 +58,11 @@ pub(crate) struct Webhook {
     health_listen: SocketAddr,
     #[command(flatten)]
     certificate: Certificate,
-    /// How often the configuration and certificate files are looked at
+    /// How often the configuration and certificate files are checked
     #[arg(long, env = "SWANSONG_RELOAD_INTERVAL", value_name = "TIME", default_value = "5s",
           value_parser = humantime::parse_duration)]
     reload_interval: Duration,
-    /// How long to go on serving after SIGTERM, unready already
+    /// How long to serve on after SIGTERM, while unready
     #[arg(long, env = "SWANSONG_DRAIN_DELAY", value_name = "TIME", default_value = "5s",
           value_parser = humantime::parse_duration)]
     drain_delay: Duration,
@@ -65,28 +70,28 @@ pub(crate) struct Webhook {
     #[arg(long, env = "SWANSONG_DRAIN_TIMEOUT", value_name = "TIME", default_value = "10s",
           value_parser = humantime::parse_duration)]
     drain_timeout: Duration,
-    /// How long a review may take to arrive, and half of the API server's own time-out if that is less
+    /// How long a review may take to arrive; half of the API server's timeout if that is shorter
     #[arg(long, env = "SWANSONG_REVIEW_TIMEOUT", value_name = "TIME", default_value = "3s",
           value_parser = humantime::parse_duration)]
     review_timeout: Duration,
-    /// How long the head of a request may take, and the reading of an answer
+    /// How long the head of a request may take, and the client to read its response
     #[arg(long, env = "SWANSONG_CLIENT_TIMEOUT", value_name = "TIME", default_value = "5s",
           value_parser = humantime::parse_duration)]
     client_timeout: Duration,
-    /// How long a connection may be without a request. Longer than the API server's 90 s, so that it closes first
+    /// How long a connection may be idle. Longer than the API server's 90 s, so that the API server closes first
     #[arg(long, env = "SWANSONG_IDLE_TIMEOUT", value_name = "TIME", default_value = "2m",
           value_parser = humantime::parse_duration)]
     idle_timeout: Duration,
-    /// Most open connections; beyond, the longest idle gives way
+    /// Limit of open connections; a new one evicts the one that has been idle longest
     #[arg(long, env = "SWANSONG_MAX_CONNECTIONS", value_name = "N", default_value = "1024")]
     max_connections: NonZeroUsize,
-    /// Memory for reviews beyond 16 KiB, all together, in MiB; at least one of 8 MiB is always taken
+    /// Memory for all reviews larger than 16 KiB, in MiB; at least 8, the largest review
     #[arg(long, env = "SWANSONG_BODY_MEMORY", value_name = "MIB", default_value = "64")]
     body_memory: NonZeroU32,
     /// Threads that answer reviews [default: one for each core, at most 4]
     #[arg(long, env = "SWANSONG_WORKERS", value_name = "N")]
     workers: Option<NonZeroUsize>,
-    /// How often is looked whether a node is ready, when nodeReadiness is require
+    /// How often to check whether a node is ready, if nodeReadiness is require
     #[arg(long, env = "SWANSONG_NODES_INTERVAL", value_name = "TIME", default_value = "15s", hide = true,
           value_parser = humantime::parse_duration)]
     nodes_interval: Duration,
@@ -97,11 +102,11 @@ pub(crate) struct Webhook {
 }
 
 impl Webhook {
-    /// Serves until it is told to stop.
+    /// Serves until SIGTERM.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         self.logging.start();
         let workers = self.workers.map_or_else(
-            || available_parallelism().map_or(1, |cores| cores.get().min(MOST_WORKERS)),
+            || available_parallelism().map_or(1, |cores| cores.get().min(MAX_WORKERS)),
             NonZeroUsize::get,
         );
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -110,25 +115,24 @@ impl Webhook {
             .build()
             .context("the threads can't be started")?;
         let result = runtime.block_on(self.serve());
-        // Not waiting for a look at a file on a mount that hangs.
+        // A poll of a file may hang with its mount.
         runtime.shutdown_background();
         result
     }
 
     async fn serve(self) -> anyhow::Result<()> {
         let signals = Signals::listen().context("signals can't be listened for")?;
-        let (metrics, (certificate_metrics, reset_config_metrics)) = Metrics::with(|registry| {
-            let certificate = CertificateMetrics::register(registry);
-            let registry = registry.sub_registry_with_prefix("reset_config");
-            (certificate, swansong_reset_config::Metrics::register(registry))
-        });
-        let metrics = Arc::new(metrics);
+        let mut registry = Registry::with_prefix("swansong");
+        let metrics = Arc::new(Metrics::register(&mut registry));
+        let certificate_metrics = CertificateMetrics::register(&mut registry);
+        let reset_config_metrics =
+            swansong_reset_config::Metrics::register(registry.sub_registry_with_prefix("reset_config"));
         let mut background = Background::default();
         let (reload, reloaded) = watch::channel(());
         let config = self.config(&metrics, reload, &mut background)?;
         let ready_nodes = Arc::new(LastSeen::default());
-        let looking = Looking::new(Arc::clone(&config), Arc::clone(&ready_nodes), self.nodes_interval);
-        background.start(looking.run());
+        let poller = ReadyNodePoller::new(Arc::clone(&config), Arc::clone(&ready_nodes), self.nodes_interval);
+        background.start(poller.run());
         let reset_config = ResetConfig {
             options: self.reset_config,
             config: Arc::clone(&config),
@@ -140,7 +144,7 @@ impl Webhook {
         let observer = observe::certificate(certificate_metrics);
         let tls = self.certificate.tls(&resolver, &observer, self.reload_interval, &mut background)?;
         let limits = self.limits();
-        open_files::make_room(limits.connections.saturating_add(limits.handshakes));
+        open_files::raise_limit(limits.connections.saturating_add(limits.handshakes));
         let source =
             self.certificate.start(&resolver, &observer, self.reload_interval, &mut background).await?;
         let first = Arc::clone(&resolver);
@@ -148,11 +152,12 @@ impl Webhook {
         let server = Server::bind(Parts {
             listen: self.listen,
             health_listen: self.health_listen,
-            tls,
+            tls: Tls { config: tls, version_advice: TLS_VERSION_ADVICE },
             has_certificate: Box::new(move || resolver.current().is_some()),
             config,
             ready_nodes,
             metrics,
+            registry,
             limits,
         })
         .await?;
@@ -163,16 +168,16 @@ impl Webhook {
             version = env!("CARGO_PKG_VERSION"),
             "listening"
         );
-        let mut broken = None;
+        let mut failure = None;
         let stop = async {
             tokio::select! {
                 () = signals.stop() => {}
-                error = background.broken() => broken = Some(error),
+                error = background.failed() => failure = Some(error),
             }
         };
-        // In good order also when something broke: others take over meanwhile.
+        // Also drains after a failure, since other replicas take over.
         server.run(ready, stop).await;
-        broken.map_or(Ok(()), Err)
+        failure.map_or(Ok(()), Err)
     }
 
     fn limits(&self) -> Limits {
@@ -210,9 +215,9 @@ impl Webhook {
             }
             ConfigEvent::Failed(error) => {
                 metrics.config_failed();
-                warn!(error, "configuration can't be used; the last good one stays in use");
+                warn!(error, "configuration can't be used, the last good one remains in use");
             }
-            ConfigEvent::Recovered => info!("the configuration file is again what is in use"),
+            ConfigEvent::Recovered => info!("the configuration file matches the configuration in use again"),
         }));
         Ok(config)
     }

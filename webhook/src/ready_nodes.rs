@@ -1,28 +1,27 @@
-//! Whether there is a node that is able to save a dying job, as last seen.
+//! Whether there is a node that can save a dying job, as last observed.
 //!
-//! The request path looks nothing up: a task beside the server looks from time to time, and only where the
-//! configuration requires such nodes.
+//! Reviews don't query the API server. A task polls it, and only if the configuration requires such nodes.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// What the last look brought.
+/// What the last poll found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadyNodes {
-    /// Nobody looked, or the look failed.
+    /// There was no poll, or it failed.
     #[default]
     Unknown,
-    /// There is none that takes pods.
+    /// No node is ready and schedulable.
     None,
-    /// There is at least one.
+    /// At least one node is ready and schedulable.
     Some,
 }
 
-/// The latest [`ReadyNodes`], written by one task and read by every request.
+/// The latest [`ReadyNodes`], written by one task and read by every review.
 #[derive(Debug, Default)]
 pub struct LastSeen(AtomicU8);
 
 impl LastSeen {
-    /// What was seen last.
+    /// The latest value.
     pub fn get(&self) -> ReadyNodes {
         match self.0.load(Relaxed) {
             1 => ReadyNodes::None,
@@ -31,15 +30,15 @@ impl LastSeen {
         }
     }
 
-    /// Replaces what was seen last, which is returned.
+    /// Replaces the latest value and returns the previous one.
     pub fn set(&self, seen: ReadyNodes) -> ReadyNodes {
-        let before = self.get();
+        let previous = self.get();
         let number = match seen {
             ReadyNodes::Unknown => 0,
             ReadyNodes::None => 1,
             ReadyNodes::Some => 2,
         };
         self.0.store(number, Relaxed);
-        before
+        previous
     }
 }

@@ -6,11 +6,12 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use axum::routing::post;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use swansong_clusterd::{MAX_BATCH, PublicFault};
+use swansong_runtime::http::Health;
 use tokio::sync::Semaphore;
 
 use crate::auth::{AuthError, TokenAuthenticator};
@@ -48,15 +49,11 @@ pub fn router(
 
 /// The routes for probes and metrics, without TLS.
 pub fn health_router(metrics: Arc<Metrics>, dispatcher: Arc<Dispatcher>) -> Router {
-    let metrics_text = move || {
+    let text = move || {
         metrics.queued_requests.set(i64::try_from(dispatcher.queue_len()).unwrap_or(i64::MAX));
-        let text = metrics.text();
-        async { ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text) }
+        metrics.text()
     };
-    Router::new()
-        .route("/livez", get(async || "ok\n"))
-        .route("/readyz", get(async || "ok\n"))
-        .route("/metrics", get(metrics_text))
+    Health::always(text).router()
 }
 
 async fn post_faults(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {

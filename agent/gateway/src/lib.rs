@@ -5,16 +5,19 @@
 //! ClusterD has accepted its faults, and the agent keeps them until then.
 //!
 //! - [`client`]: the agent's side.
-//! - [`http`], [`listen`]: the server, `POST /v1/faults`.
+//! - [`http`]: `POST /v1/faults`, health and metrics.
 //! - [`auth`]: authenticates agents by their service account tokens.
 //! - [`dispatcher`]: sends batches from the [`queue`], within the [`rate_limit`].
 //! - [`problem`]: error responses and what the agent makes of them.
+
+use std::time::Duration;
+
+use swansong_runtime::http::{Limits, Timeouts};
 
 pub mod auth;
 pub mod client;
 pub mod dispatcher;
 pub mod http;
-pub mod listen;
 pub mod metrics;
 pub mod problem;
 pub mod queue;
@@ -24,5 +27,18 @@ pub mod rate_limit;
 pub const AUDIENCE: &str = "swansong-gateway";
 /// The path that faults are posted to.
 pub const PATH: &str = "/v1/faults";
+/// Limits on what agents may use.
+pub const LIMITS: Limits = Limits {
+    connections: 4096,
+    pending: 4096,
+    min_idle: Duration::from_secs(1),
+    timeouts: Timeouts {
+        handshake: Duration::from_secs(5),
+        idle: Duration::from_secs(10),
+        head: Duration::from_secs(10),
+        request: Duration::from_mins(2),
+        write: Duration::from_secs(10),
+    },
+};
 /// The limit for a request body, in bytes. A hundred of the longest faults need half of it.
 pub const MAX_BODY: usize = 1 << 20;

@@ -6,6 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use swansong_clusterd::SendError;
+use swansong_runtime::http::encode;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StatusLabel {
@@ -60,11 +61,8 @@ impl Metrics {
         }
     }
 
-    /// The metrics in the OpenMetrics text format.
+    /// The metrics in the text format of Prometheus.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing to a String can't fail.
-        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
-        text
+        encode(&self.registry)
     }
 }

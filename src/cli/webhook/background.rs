@@ -1,13 +1,10 @@
-//! Work beside the server that never ends by itself.
-
 use std::convert::Infallible;
 use std::future::pending;
 
 use anyhow::anyhow;
 use tokio::task::JoinSet;
 
-/// Tasks without which the server may look well but isn't: a certificate that is renewed no more, a configuration that
-/// is read no more.
+/// Tasks beside the server, such as the renewal of its certificate. If one panics, the process stops.
 #[derive(Default)]
 pub(super) struct Background(JoinSet<Infallible>);
 
@@ -16,10 +13,10 @@ impl Background {
         self.0.spawn(task);
     }
 
-    /// Comes when a task has ended all the same, which only a panic can bring about.
-    pub(super) async fn broken(&mut self) -> anyhow::Error {
+    /// Completes when a task has panicked.
+    pub(super) async fn failed(&mut self) -> anyhow::Error {
         match self.0.join_next().await {
-            Some(Err(end)) => anyhow!("a task that never ends has ended ({end}); please report this"),
+            Some(Err(panic)) => anyhow!("a background task has failed ({panic}); please report this"),
             None => pending().await,
         }
     }

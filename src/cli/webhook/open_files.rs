@@ -1,15 +1,13 @@
-//! Room for connections among the files that a process may have open.
-
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tracing::warn;
 
-/// Files beside connections: ports, pipes, the kernel's queues of events, what is read now and then.
-const OTHERS: u64 = 64;
+/// Files beside connections: ports, pipes, event queues, files that are read from time to time.
+const OTHER_FILES: u64 = 64;
 
-/// Raises the soft limit to `connections` and some more. It is often 1024, for the sake of programs that use select(2),
+/// Raises the soft limit on open files for this many connections. It is often 1024 for programs that use select(2),
 /// which this one doesn't.
-pub(super) fn make_room(connections: usize) {
-    let wanted = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OTHERS);
+pub(super) fn raise_limit(connections: usize) {
+    let wanted = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OTHER_FILES);
     match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok((soft, _)) if soft >= wanted => {}
         Ok((_, hard)) => {
@@ -22,6 +20,6 @@ pub(super) fn make_room(connections: usize) {
                 );
             }
         }
-        Err(error) => warn!(%error, "the limit on open files can't be read"),
+        Err(error) => warn!(%error, "can't read the limit on open files"),
     }
 }

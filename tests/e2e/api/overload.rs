@@ -86,7 +86,7 @@ async fn what_there_is_no_room_for_is_created_as_it_is_and_noted() {
     // An answer that the API server took, not one that it missed.
     assert_eq!(note("pods.swansong.dev/failed"), Some("Overloaded"), "{:?}", event.annotations);
     assert!(event.annotations.keys().all(|key| !key.starts_with("failed-open.")), "{:?}", event.annotations);
-    assert_eq!(webhook.metric(r#"swansong_reviews_unserved_total{reason="Overloaded"}"#), Some(1.0));
+    assert_eq!(webhook.metric(r#"swansong_reviews_unprocessed_total{reason="Overloaded"}"#), Some(1.0));
 
     drop(hog);
     eventually("the room to be free", PATIENCE, || async { room_is(&webhook, 0.0) }).await.unwrap();

@@ -59,7 +59,7 @@ fn five_hundred_reviews_at_once_are_all_answered_and_all_counted() {
     same(count("swansong_reviews_total", ""), all);
     same(count("swansong_reviews_total", "result=\"injected\""), injected);
     same(count("swansong_reviews_total", "result=\"shed\""), all - injected);
-    same(count("swansong_reviews_unserved_total", ""), all - injected);
+    same(count("swansong_reviews_unprocessed_total", ""), all - injected);
     same(count("swansong_review_warnings_total", "reason=\"Overloaded\""), all - injected);
     same(count("swansong_requests_refused_total", ""), 0.0);
     webhook.metric_becomes("swansong_connections", 0.0);

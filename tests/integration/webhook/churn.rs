@@ -31,11 +31,11 @@ fn connections_that_break_off_at_any_point_leave_nothing_behind() {
     }
     let rounds = f64::from(ROUNDS);
     webhook.metric_becomes("swansong_connections_accepted_total", 1.0 + 6.0 * rounds);
-    webhook.metric_becomes("swansong_tls_handshake_failures_total", 2.0 * rounds);
+    webhook.metric_becomes(r#"swansong_tls_handshake_failures_total{cause="closed"}"#, 2.0 * rounds);
     webhook.metric_becomes("swansong_tls_handshakes_in_progress", 0.0);
     webhook.metric_becomes("swansong_connections", 1.0);
     webhook.metric_becomes("swansong_requests_in_flight", 0.0);
-    webhook.metric_becomes(r#"swansong_reviews_unserved_total{reason="BodyIncomplete"}"#, rounds);
+    webhook.metric_becomes(r#"swansong_reviews_unprocessed_total{reason="BodyIncomplete"}"#, rounds);
     webhook.metric_becomes(r#"swansong_reviews_total{kind="Pod",result="injected",reason=""}"#, 1.0 + rounds);
     // The connection of the scrape itself may just be closing.
     webhook.until("open files", || webhook.open_files() == before);

@@ -88,7 +88,7 @@ fn a_newcomer_takes_the_place_of_whoever_was_idle_longest() {
     idle.expect_closed();
     busy.send(body.as_bytes());
     assert_eq!(busy.response().status, 200, "whoever was busy stays");
-    webhook.metric_becomes(&closed("gave_way"), 1.0);
+    webhook.metric_becomes(&closed("evicted"), 1.0);
     webhook.metric_becomes("swansong_connections", 2.0);
 }
 
@@ -104,7 +104,7 @@ fn a_flood_that_never_shakes_hands_keeps_nobody_out() {
     assert_eq!(webhook.metric("swansong_connections"), Some(1.0));
     assert_eq!(known.post("/mutate", body.as_bytes()).status, 200, "an open connection isn't concerned");
     assert_eq!(webhook.review(&review()).status, 200, "a new one waits for a door, and no longer");
-    webhook.metric_becomes("swansong_tls_handshake_failures_total", 1200.0);
+    webhook.metric_becomes(r#"swansong_tls_handshake_failures_total{cause="timeout"}"#, 1200.0);
     webhook.metric_becomes("swansong_tls_handshakes_in_progress", 0.0);
     drop(flood);
 }

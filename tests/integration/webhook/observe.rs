@@ -58,7 +58,7 @@ fn logs_name_reasons_and_never_values() {
 
     body["request"]["object"]["spec"]["containers"][0]["env"][1]["value"] = json!(4711);
     assert_eq!(webhook.review(&body).status, 200);
-    let line = webhook.logged("review not served");
+    let line = webhook.logged("review not processed");
     assert_eq!(line["reason"], "ObjectInvalid");
     assert_eq!(line["level"], "WARN");
 

@@ -66,7 +66,7 @@ fn configuration() {
         assert_eq!(ttp_port(&webhook), port);
     }
     mount.swap(&[("config.yaml", b"ports:\n  ttp: { prot: 1 }\n")]);
-    let line = webhook.logged("configuration can't be used; the last good one stays in use");
+    let line = webhook.logged("configuration can't be used, the last good one remains in use");
     let error = line["error"].as_str().expect("an error");
     assert!(error.contains("config.yaml: line 2") && error.contains("ports.ttp.prot"), "{error}");
     assert_eq!(ttp_port(&webhook), "8002");

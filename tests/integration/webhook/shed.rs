@@ -17,8 +17,8 @@ fn large(bytes: usize) -> Vec<u8> {
     body
 }
 
-fn unserved(reason: &str) -> String {
-    format!("swansong_reviews_unserved_total{{reason=\"{reason}\"}}")
+fn unprocessed(reason: &str) -> String {
+    format!("swansong_reviews_unprocessed_total{{reason=\"{reason}\"}}")
 }
 
 fn shed(reason: &str) -> String {
@@ -58,7 +58,7 @@ fn a_large_review_without_room_is_let_through() {
     let small = waiting.post("/mutate", ordered_review("0a1b").as_bytes()).json();
     assert!(small["response"]["patch"].is_string(), "small ones go on");
     assert_eq!(webhook.metric(&shed("Overloaded")), Some(1.0));
-    assert_eq!(webhook.metric(&unserved("Overloaded")), Some(1.0));
+    assert_eq!(webhook.metric(&unprocessed("Overloaded")), Some(1.0));
 
     // Without a uid there is no answer; the API server's failurePolicy decides.
     let mut junk = webhook.client();
@@ -66,7 +66,7 @@ fn a_large_review_without_room_is_let_through() {
     junk.send(&vec![b' '; MIB]);
     assert_eq!(junk.response().status, 503);
     junk.expect_closed();
-    assert_eq!(webhook.metric(&unserved("Overloaded")), Some(2.0));
+    assert_eq!(webhook.metric(&unprocessed("Overloaded")), Some(2.0));
     assert_eq!(webhook.metric(r#"swansong_requests_refused_total{cause="overloaded"}"#), Some(1.0));
 
     drop(stalled);
@@ -96,7 +96,7 @@ fn a_review_that_takes_too_long_to_arrive_is_let_through() {
         is_let_through(&response, "BodyTimeout");
         assert_eq!(response.header("connection"), Some("close"));
         client.expect_closed();
-        let line = webhook.logged("review not served");
+        let line = webhook.logged("review not processed");
         assert_eq!(
             (&line["object"], &line["result"], &line["reason"], &line["level"]),
             (&json!("ns/p"), &json!("shed"), &json!("BodyTimeout"), &json!("WARN"))
@@ -109,7 +109,7 @@ fn a_review_that_takes_too_long_to_arrive_is_let_through() {
     client.expect_closed();
     assert_eq!(webhook.logged("request refused")["reason"], "BodyTimeout");
     assert_eq!(webhook.metric(&shed("BodyTimeout")), Some(2.0));
-    assert_eq!(webhook.metric(&unserved("BodyTimeout")), Some(3.0));
+    assert_eq!(webhook.metric(&unprocessed("BodyTimeout")), Some(3.0));
     assert_eq!(webhook.metric(r#"swansong_requests_refused_total{cause="too_slow"}"#), Some(1.0));
 }
 
@@ -137,7 +137,7 @@ fn what_comes_when_the_api_server_has_given_up_is_counted_as_passed_by() {
     webhook.signal(Signal::SIGCONT);
     is_let_through(&client.response(), "DeadlineExceeded");
     assert_eq!(webhook.metric(&shed("DeadlineExceeded")), Some(1.0));
-    assert_eq!(webhook.metric(&unserved("DeadlineExceeded")), Some(1.0));
+    assert_eq!(webhook.metric(&unprocessed("DeadlineExceeded")), Some(1.0));
 }
 
 #[test]
@@ -154,5 +154,5 @@ fn strict_means_refused() {
     let answer = client.response().json();
     assert_eq!(answer["response"]["allowed"], false);
     assert_eq!(answer["response"]["status"]["code"], 504);
-    assert_eq!(webhook.metric(&unserved("BodyTimeout")), Some(1.0));
+    assert_eq!(webhook.metric(&unprocessed("BodyTimeout")), Some(1.0));
 }

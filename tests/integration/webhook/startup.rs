@@ -4,6 +4,8 @@ use std::path::Path;
 
 use rustls::version::{TLS12, TLS13};
 
+use serde_json::json;
+
 use crate::client::Client;
 use crate::harness::{Pair, Webhook, fails, no_cluster};
 
@@ -56,7 +58,7 @@ fn a_port_in_use() {
     let address = taken.local_addr().expect("an address").to_string();
     for flag in ["--listen", "--health-listen"] {
         let arguments = [flag, &address];
-        told(&pair.certificate_file(), &pair.key_file(), &arguments, &[&address, "can't be listened on"]);
+        told(&pair.certificate_file(), &pair.key_file(), &arguments, &[&address, "can't listen on"]);
     }
 }
 
@@ -77,13 +79,17 @@ fn clients_without_a_certificate_are_kept_out_when_told_so() {
     if let Ok(mut client) = Client::try_connect(&webhook.address, &webhook.pair.certificate, &TLS13) {
         let _ = client.try_send(b"GET / HTTP/1.1\r\nHost: w\r\n\r\n");
     }
-    webhook.metric_becomes("swansong_tls_handshake_failures_total", 1.0);
+    webhook.metric_becomes(r#"swansong_tls_handshake_failures_total{cause="client_certificate"}"#, 1.0);
 }
 
 #[test]
-fn tls_1_2_is_spoken_only_when_told_so() {
-    let webhook = Webhook::start(&[]);
+fn tls_1_2_is_accepted_only_on_request_and_its_rejection_is_logged() {
+    let mut webhook = Webhook::start(&[]);
     assert!(Client::try_connect(&webhook.address, &webhook.pair.certificate, &TLS12).is_err());
+    let line = webhook.logged("client rejected, it supports TLS 1.2 at most");
+    assert_eq!((&line["level"], &line["suppressed"]), (&json!("WARN"), &json!(0)), "{line}");
+    assert!(line["advice"].as_str().is_some_and(|advice| advice.contains("--tls-min-version")), "{line}");
+    webhook.metric_becomes(r#"swansong_tls_handshake_failures_total{cause="tls_version"}"#, 1.0);
     assert!(Client::try_connect(&webhook.address, &webhook.pair.certificate, &TLS13).is_ok());
     let webhook = Webhook::start(&["--tls-min-version", "1.2"]);
     assert!(Client::try_connect(&webhook.address, &webhook.pair.certificate, &TLS12).is_ok());

@@ -87,7 +87,7 @@ impl<'de> Visitor<'de> for Fill<'_, 'de> {
 mod tests {
     use serde_json::Value;
 
-    use super::super::{Answer, Kind, Verdict, let_through};
+    use super::super::{Answer, Kind, Verdict, admit_unprocessed};
     use crate::config::Config;
     use swansong_inject::reason::Reason;
 
@@ -100,7 +100,7 @@ mod tests {
     );
 
     fn shed(head: &[u8]) -> Option<Answer<'_>> {
-        let_through(head, Reason::Overloaded, &Config::default())
+        admit_unprocessed(head, Reason::Overloaded, &Config::default())
     }
 
     fn end_of(needle: &str) -> usize {
@@ -157,7 +157,7 @@ mod tests {
     fn strict_means_refused_with_a_word_to_come_again() {
         let strict = Config::parse("strictness: deny").expect("sound");
         for (reason, code) in [(Reason::Overloaded, 429), (Reason::BodyTimeout, 504)] {
-            let answer = let_through(REVIEW.as_bytes(), reason, &strict).expect("an answer");
+            let answer = admit_unprocessed(REVIEW.as_bytes(), reason, &strict).expect("an answer");
             assert_eq!(answer.verdict, Verdict::Denied(reason));
             let body: Value = serde_json::from_slice(&answer.body).expect("JSON");
             assert_eq!(body["response"]["allowed"], false);

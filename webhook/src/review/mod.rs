@@ -120,7 +120,7 @@ impl Verdict {
     }
 
     /// Why the object didn't get the look that it should have got.
-    pub const fn unserved(self) -> Option<Reason> {
+    pub const fn unprocessed(self) -> Option<Reason> {
         match self {
             Self::Injected | Self::Complete | Self::Skipped(_) => None,
             Self::Failed(reason) | Self::Shed(reason) | Self::Denied(reason) => Some(reason),
@@ -246,7 +246,7 @@ fn answer_with(
         return Err(NotAReview::NoUid);
     }
     let handled = handled_kind(&request);
-    let Decision { verdict, outcome, warning } = match aim(&request, handled) {
+    let Decision { verdict, outcome, warning } = match target(&request, handled) {
         Ok((kind, json)) => Decision::of(strictness, catch_unwind(AssertUnwindSafe(|| core(kind, json)))),
         Err(reason) => Decision { verdict: Verdict::Skipped(reason), outcome: None, warning: None },
     };
@@ -263,14 +263,14 @@ fn answer_with(
 /// it is, with a warning that says why, or refused where the configuration is strict.
 ///
 /// `None` when the head doesn't tell the uid, without which there is no answer.
-pub fn let_through<'a>(head: &'a [u8], reason: Reason, config: &Config) -> Option<Answer<'a>> {
+pub fn admit_unprocessed<'a>(head: &'a [u8], reason: Reason, config: &Config) -> Option<Answer<'a>> {
     let Head { api_version, kind, request, names } = Head::read(head);
     if (text(&api_version), text(&kind)) != (API_VERSION, KIND) || text(&request.uid).is_empty() {
         return None;
     }
     let handled = handled_kind(&request);
     // The operation comes behind all else that says whether the object is a matter of ours.
-    let passed_over = request.operation.present().and_then(|_| concerned(&request, handled).err());
+    let passed_over = request.operation.present().and_then(|_| applicable_kind(&request, handled).err());
     let (verdict, warning) = match (passed_over, config.strictness()) {
         (Some(reason), _) => (Verdict::Skipped(reason), None),
         (None, Strictness::Warn) => {
@@ -334,14 +334,17 @@ const fn label(kind: Option<WorkloadKind>) -> Kind {
 }
 
 /// What the core is to look at, or why it isn't to look.
-fn aim<'r>(request: &'r Request<'_>, kind: Option<WorkloadKind>) -> Result<(WorkloadKind, &'r str), Reason> {
-    let kind = concerned(request, kind)?;
+fn target<'r>(
+    request: &'r Request<'_>,
+    kind: Option<WorkloadKind>,
+) -> Result<(WorkloadKind, &'r str), Reason> {
+    let kind = applicable_kind(request, kind)?;
     let object = request.object.ok_or(Reason::NoObject)?;
     Ok((kind, object.get()))
 }
 
 /// The kind, or why the request is no matter of ours, whatever its object is.
-fn concerned(request: &Request<'_>, kind: Option<WorkloadKind>) -> Result<WorkloadKind, Reason> {
+fn applicable_kind(request: &Request<'_>, kind: Option<WorkloadKind>) -> Result<WorkloadKind, Reason> {
     if text(&request.operation) != "CREATE" {
         return Err(Reason::NotCreate);
     }
@@ -359,8 +362,8 @@ struct Decision {
 }
 
 impl Decision {
-    fn of(strictness: Strictness, came: std::thread::Result<Result<Outcome, ShapeError>>) -> Self {
-        match came {
+    fn of(strictness: Strictness, result: std::thread::Result<Result<Outcome, ShapeError>>) -> Self {
+        match result {
             Ok(Ok(outcome)) => {
                 let verdict = match outcome.skip {
                     Some(reason) => Verdict::Skipped(reason),

@@ -143,7 +143,7 @@ fn a_required_node_that_may_not_be_there_is_told() {
 }
 
 #[test]
-fn what_is_let_through_untouched() {
+fn what_is_admit_unprocessed_untouched() {
     let kind = |group: &str, kind: &str| json!({ "group": group, "version": "v1", "kind": kind });
     for (request, reason, label) in [
         (json!({ "operation": "UPDATE" }), Reason::NotCreate, Kind::Pod),

@@ -1,4 +1,4 @@
-//! Reading a body in bounded memory and time.
+//! Reads bodies within limits of memory and time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,38 +9,39 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::Limits;
+use super::deadlines::ReviewDeadlines;
 use super::metrics::{Metrics, Refusal};
-use super::patience::Patience;
 use swansong_inject::reason::Reason;
 
-/// Bodies up to this size are taken without asking: their sum is bounded by the number of connections.
+/// Bodies up to this size need no reservation: the limit of connections bounds their sum.
 const SMALL: u64 = 16 << 10;
 
-/// So much of a large body is read before its room is asked for: it tells whom an answer is for.
+/// How much of a large body is read before memory is reserved: enough for the uid, which a response needs.
 const HEAD: usize = 4 << 10;
 
-/// What bodies may cost.
+/// Limits of bodies.
 #[derive(Debug)]
-pub(super) struct Bodies {
+pub(super) struct BodyLimits {
     /// The largest body, in bytes.
-    pub(super) most: u64,
-    /// Kibibytes for large bodies, all together.
-    pub(super) room: Arc<Semaphore>,
-    pub(super) metrics: Arc<Metrics>,
+    pub(super) max_size: u64,
+    /// Memory for large bodies, in KiB.
+    memory: Arc<Semaphore>,
+    metrics: Arc<Metrics>,
 }
 
-/// A part of the room, until it is dropped.
+/// Reserved memory, until it is dropped.
 #[derive(Debug)]
-struct Share {
+struct Reservation {
     permit: OwnedSemaphorePermit,
     metrics: Arc<Metrics>,
 }
 
-impl Share {
+impl Reservation {
     fn new(permit: OwnedSemaphorePermit, metrics: &Arc<Metrics>) -> Self {
-        let share = Self { permit, metrics: Arc::clone(metrics) };
-        metrics.large_bodies.inc_by(share.bytes());
-        share
+        let reservation = Self { permit, metrics: Arc::clone(metrics) };
+        metrics.large_bodies.inc_by(reservation.bytes());
+        reservation
     }
 
     fn bytes(&self) -> i64 {
@@ -48,155 +49,167 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.metrics.large_bodies.dec_by(self.bytes());
     }
 }
 
-/// A body, and its share of the room until it is dropped.
+/// A complete body with its memory.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(super) struct BufferedBody {
     pub(super) bytes: Bytes,
-    _share: Option<Share>,
+    _reservation: Option<Reservation>,
 }
 
-/// Why there is no whole body.
+/// Why a body wasn't read.
 #[derive(Debug)]
-pub(super) enum Unread {
-    /// It can't be taken at all.
+pub(super) enum ReadError {
+    /// It isn't acceptable.
     Refused(Refusal),
-    /// It can't be taken in time.
-    Untimely {
-        /// Why.
+    /// There was no memory for it in time, or it didn't arrive in time.
+    Timeout {
         reason: Reason,
-        /// What came first of it.
+        /// The first bytes, as far as they arrived.
         head: Bytes,
-        /// Whether it was read to its end, so that the connection can go on.
-        ended: bool,
+        /// Whether the rest was read and discarded, so that the connection can be used again.
+        is_drained: bool,
     },
 }
 
-impl Bodies {
-    pub(super) async fn read(&self, body: Body, patience: &Patience) -> Result<Whole, Unread> {
+impl BodyLimits {
+    pub(super) fn new(limits: &Limits, metrics: Arc<Metrics>) -> Self {
+        let kib = usize::try_from(limits.large_bodies.max(limits.body).div_ceil(1 << 10));
+        let memory = Arc::new(Semaphore::new(kib.unwrap_or(Semaphore::MAX_PERMITS)));
+        Self { max_size: limits.body, memory, metrics }
+    }
+
+    pub(super) async fn read(
+        &self,
+        body: Body,
+        deadlines: &ReviewDeadlines,
+    ) -> Result<BufferedBody, ReadError> {
         let size = body.size_hint();
-        // What a client declares is known before the first byte; what it doesn't is taken for the most.
-        if size.lower() > self.most {
-            return Err(Unread::Refused(Refusal::TooLarge));
+        if size.lower() > self.max_size {
+            return Err(ReadError::Refused(Refusal::TooLarge));
         }
-        let expected = size.exact().unwrap_or(self.most);
-        let mut arriving =
-            Arriving { body, most: self.most, left: size.exact(), came: 0, until: patience.whole };
-        let head = arriving.head().await?;
-        if arriving.is_at_end() {
-            // The usual case: one read brought it all, and nothing was copied.
-            return Ok(Whole { bytes: head, _share: None });
-        }
-        let share = if expected <= SMALL {
-            None
-        } else if let Some(share) = self.share(expected, patience.room).await {
-            Some(share)
-        } else {
-            let ended = arriving.discard().await?;
-            return Err(Unread::Untimely { reason: Reason::Overloaded, head, ended });
+        let expected = size.exact().unwrap_or(self.max_size);
+        let mut reader = BodyReader {
+            body,
+            max_size: self.max_size,
+            remaining: size.exact(),
+            received: 0,
+            deadline: deadlines.body,
         };
-        // Pages that nothing is written to cost nothing, so a client that only promises gets nothing by it.
-        let mut whole = Vec::with_capacity(usize::try_from(expected).unwrap_or_default());
-        whole.extend_from_slice(&head);
+        let head = reader.head().await?;
+        if reader.is_at_end() {
+            // The usual case: everything came with one read, and nothing was copied.
+            return Ok(BufferedBody { bytes: head, _reservation: None });
+        }
+        let reservation = if expected <= SMALL {
+            None
+        } else if let Some(reservation) = self.reserve(expected, deadlines.memory).await {
+            Some(reservation)
+        } else {
+            let is_drained = reader.discard().await?;
+            return Err(ReadError::Timeout { reason: Reason::Overloaded, head, is_drained });
+        };
+        // Pages that aren't written to cost nothing, so a client gains nothing by a promise.
+        let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or_default());
+        bytes.extend_from_slice(&head);
         loop {
-            match arriving.next().await {
-                Ok(Some(part)) => whole.extend_from_slice(&part),
-                Ok(None) => return Ok(Whole { bytes: whole.into(), _share: share }),
-                Err(stop) => return Err(stop.with(head)),
+            match reader.next().await {
+                Ok(Some(part)) => bytes.extend_from_slice(&part),
+                Ok(None) => return Ok(BufferedBody { bytes: bytes.into(), _reservation: reservation }),
+                Err(stop) => return Err(stop.into_error(head)),
             }
         }
     }
 
-    async fn share(&self, bytes: u64, until: Instant) -> Option<Share> {
-        let kibibytes = u32::try_from(bytes.div_ceil(1 << 10)).ok()?;
-        let share = Arc::clone(&self.room).acquire_many_owned(kibibytes);
-        let permit = timeout_at(until, share).await.ok()?.ok()?;
-        Some(Share::new(permit, &self.metrics))
+    async fn reserve(&self, bytes: u64, deadline: Instant) -> Option<Reservation> {
+        let kib = u32::try_from(bytes.div_ceil(1 << 10)).ok()?;
+        let acquire = Arc::clone(&self.memory).acquire_many_owned(kib);
+        let permit = timeout_at(deadline, acquire).await.ok()?.ok()?;
+        Some(Reservation::new(permit, &self.metrics))
     }
 }
 
-/// A body on its way.
-struct Arriving {
+struct BodyReader {
     body: Body,
-    most: u64,
-    /// What is still to come, where the client said how much it is.
-    left: Option<u64>,
-    came: u64,
-    until: Instant,
+    max_size: u64,
+    /// Bytes still to come, if the client declared the length.
+    remaining: Option<u64>,
+    received: u64,
+    deadline: Instant,
 }
 
-/// Why no more of a body comes.
+/// Why reading stopped before the end.
 enum Stop {
     Refused(Refusal),
     TooSlow,
 }
 
 impl Stop {
-    fn with(self, head: Bytes) -> Unread {
+    fn into_error(self, head: Bytes) -> ReadError {
         match self {
-            Self::Refused(refusal) => Unread::Refused(refusal),
-            Self::TooSlow => Unread::Untimely { reason: Reason::BodyTimeout, head, ended: false },
+            Self::Refused(refusal) => ReadError::Refused(refusal),
+            Self::TooSlow => ReadError::Timeout { reason: Reason::BodyTimeout, head, is_drained: false },
         }
     }
 }
 
-impl Arriving {
+impl BodyReader {
     fn is_at_end(&self) -> bool {
-        self.left == Some(0) || self.body.is_end_stream()
+        self.remaining == Some(0) || self.body.is_end_stream()
     }
 
-    /// The first bytes: [`HEAD`] or more, unless the body is shorter.
-    async fn head(&mut self) -> Result<Bytes, Unread> {
+    /// The first bytes: at least [`HEAD`], unless the body is shorter.
+    async fn head(&mut self) -> Result<Bytes, ReadError> {
         let mut head = match self.next().await {
             Ok(first) => first.unwrap_or_default(),
-            Err(stop) => return Err(stop.with(Bytes::new())),
+            Err(stop) => return Err(stop.into_error(Bytes::new())),
         };
         while head.len() < HEAD && !self.is_at_end() {
             match self.next().await {
                 Ok(Some(part)) => head = [head, part].concat().into(),
                 Ok(None) => break,
-                Err(stop) => return Err(stop.with(head)),
+                Err(stop) => return Err(stop.into_error(head)),
             }
         }
         Ok(head)
     }
 
-    /// Reads the rest and forgets it; whether it came to its end.
-    async fn discard(&mut self) -> Result<bool, Unread> {
+    /// Reads and discards the rest; returns whether it ended in time.
+    async fn discard(&mut self) -> Result<bool, ReadError> {
         loop {
             match self.next().await {
                 Ok(Some(_)) => {}
                 Ok(None) => return Ok(true),
                 Err(Stop::TooSlow) => return Ok(false),
-                Err(Stop::Refused(refusal)) => return Err(Unread::Refused(refusal)),
+                Err(Stop::Refused(refusal)) => return Err(ReadError::Refused(refusal)),
             }
         }
     }
 
-    /// What has come already, though its time is over. A process that was halted finds its timers first and only then
-    /// what waits for it in the kernel, and that isn't the client's slowness.
-    async fn waiting(&mut self) -> Result<Option<Bytes>, Stop> {
-        // Until the runtime has looked at its sockets.
+    /// What has arrived already when the deadline has passed. A process that was stopped sees its timers before what
+    /// waits in the kernel, and that delay isn't the client's.
+    async fn already_received(&mut self) -> Result<Option<Bytes>, Stop> {
+        // Lets the runtime poll its sockets.
         yield_now().await;
-        timeout(Duration::ZERO, data(&mut self.body)).await.map_err(|_| Stop::TooSlow)?
+        timeout(Duration::ZERO, next_data(&mut self.body)).await.map_err(|_| Stop::TooSlow)?
     }
 
-    /// The next part; none at the end.
+    /// The next part; `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>, Stop> {
-        let part = match timeout_at(self.until, data(&mut self.body)).await {
+        let part = match timeout_at(self.deadline, next_data(&mut self.body)).await {
             Ok(part) => part?,
-            Err(_) => self.waiting().await?,
+            Err(_) => self.already_received().await?,
         };
         if let Some(part) = &part {
             let length = part.len() as u64;
-            self.came += length;
-            self.left = self.left.map(|left| left.saturating_sub(length));
-            if self.came > self.most {
+            self.received += length;
+            self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(length));
+            if self.received > self.max_size {
                 return Err(Stop::Refused(Refusal::TooLarge));
             }
         }
@@ -204,8 +217,8 @@ impl Arriving {
     }
 }
 
-/// The next part of the body; trailers are passed over.
-async fn data(body: &mut Body) -> Result<Option<Bytes>, Stop> {
+/// The next data frame; trailers are skipped.
+async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Stop> {
     loop {
         match body.frame().await {
             None => return Ok(None),

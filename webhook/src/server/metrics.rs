@@ -1,314 +1,225 @@
-//! The server's metrics. Labels have few values, all known at compile time; nothing a client sends becomes one.
+//! Metrics of reviews and of the configuration. All label values are known at compile time; none comes from a client.
 
-mod cause;
-
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::atomic::AtomicI64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use prometheus_client::encoding::prometheus_text;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use strum::VariantArray as _;
 
-pub(super) use self::cause::{Closed, Refusal};
-use super::histogram::Histogram;
 use crate::review::{Answer, Kind, Verdict};
 use swansong_inject::reason::Reason;
 
-type Labels<const N: usize> = [(&'static str, &'static str); N];
+/// Upper bounds of the buckets of review durations, in seconds.
+const DURATION_BUCKETS: [f64; 14] =
+    [5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2, 1e-1, 1.0];
 
-/// Results of a review, see [`Verdict::as_str`].
-const RESULTS: usize = 6;
+/// Why a request got no admission response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub(super) enum Refusal {
+    /// No admission review (400).
+    NotAReview,
+    /// The connection broke, or the body isn't valid HTTP (400).
+    Broken,
+    /// The body took too long, and what arrived of it has no uid to answer to (408).
+    TooSlow,
+    /// The body is too large (413).
+    TooLarge,
+    /// Too many large bodies at a time, and what arrived of this one has no uid to answer to (503).
+    Overloaded,
+}
 
-/// Reasons, and one place for none.
-const REASONS: usize = Reason::ALL.len() + 1;
+impl Refusal {
+    pub(super) fn as_str(self) -> &'static str {
+        self.into()
+    }
 
-/// Everything that is counted.
+    /// Why the review wasn't processed; `None` if the request wasn't a review.
+    pub(super) const fn unprocessed(self) -> Option<Reason> {
+        match self {
+            Self::NotAReview => None,
+            Self::Broken => Some(Reason::BodyIncomplete),
+            Self::TooSlow => Some(Reason::BodyTimeout),
+            Self::TooLarge => Some(Reason::BodyTooLarge),
+            Self::Overloaded => Some(Reason::Overloaded),
+        }
+    }
+}
+
+/// Metrics of reviews and of the configuration.
 #[derive(Debug)]
 pub struct Metrics {
-    registry: Registry,
-    reviews: Handles<3, { RESULTS * REASONS * Kind::ALL.len() }>,
-    warnings: Handles<1, { Reason::ALL.len() }>,
-    unserved: Handles<1, { Reason::ALL.len() }>,
-    refusals: Handles<1, { Refusal::ALL.len() }>,
-    closed: Handles<1, { Closed::ALL.len() }>,
+    reviews: Family<ReviewLabels, Counter>,
+    warnings: Family<ReasonLabels, Counter>,
+    unprocessed: Family<ReasonLabels, Counter>,
+    refusals: Family<CauseLabels, Counter>,
     pub(super) duration: Histogram,
     pub(super) in_flight: Gauge<i64, AtomicI64>,
     pub(super) large_bodies: Gauge<i64, AtomicI64>,
-    pub(super) connections: Gauge<i64, AtomicI64>,
-    pub(super) accepted: Counter,
-    pub(super) handshakes: Gauge<i64, AtomicI64>,
-    pub(super) handshake_failures: Counter,
     config_failures: Counter,
     config_loaded: Gauge<i64, AtomicI64>,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
-    }
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReviewLabels {
+    kind: &'static str,
+    result: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabels {
+    cause: &'static str,
 }
 
 impl Metrics {
-    /// Metrics of a server that has done nothing yet.
-    pub fn new() -> Self {
-        Self::with(|_| ()).0
-    }
-
-    /// Creates the metrics together with others that `register` registers.
-    pub fn with<T>(register: impl FnOnce(&mut Registry) -> T) -> (Self, T) {
-        let mut registry = Registry::with_prefix("swansong");
-        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("build", "The program", build);
-        let duration = Histogram::default();
-        registry.register(
-            "review_duration_seconds",
-            "Time from the last byte of a review to its answer",
-            duration.clone(),
-        );
-        let others = register(&mut registry);
-        let r = &mut registry;
+    /// Registers the metrics.
+    pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
-            reviews: Handles::of(family(
-                r,
-                "reviews",
-                "Admission reviews answered, by kind of object, result and reason",
-            )),
-            warnings: Handles::of(family(r, "review_warnings", "Warnings to users, by reason")),
-            unserved: Handles::of(family(
-                r,
-                "reviews_unserved",
-                "Reviews that didn't get the look that they should have got, by reason",
-            )),
-            refusals: Handles::of(family(
-                r,
-                "requests_refused",
-                "Requests that got no review's answer, by cause",
-            )),
-            closed: Handles::of(family(
-                r,
-                "connections_closed",
-                "Connections closed before their client did, by cause",
-            )),
-            duration,
-            in_flight: gauge(r, "requests_in_flight", "Requests being read or answered"),
-            large_bodies: gauge(r, "large_body_bytes", "Memory set aside for reviews beyond 16 KiB"),
-            connections: gauge(r, "connections", "Open connections"),
-            accepted: counter(r, "connections_accepted", "Connections accepted"),
-            handshakes: gauge(r, "tls_handshakes_in_progress", "TLS handshakes in progress"),
-            handshake_failures: counter(
-                r,
-                "tls_handshake_failures",
-                "TLS handshakes that failed or took too long",
-            ),
-            config_failures: counter(
-                r,
-                "config_reload_failures",
-                "Times the configuration file was found unusable",
-            ),
-            config_loaded: gauge(
-                r,
-                "config_loaded_timestamp_seconds",
-                "When the configuration in use was loaded",
-            ),
-            registry,
+            reviews: Family::default(),
+            warnings: Family::default(),
+            unprocessed: Family::default(),
+            refusals: Family::default(),
+            duration: Histogram::new(DURATION_BUCKETS),
+            in_flight: Gauge::default(),
+            large_bodies: Gauge::default(),
+            config_failures: Counter::default(),
+            config_loaded: Gauge::default(),
         };
-        metrics.make_known();
-        (metrics, others)
+        let r = registry;
+        r.register("build", "Version of the program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        r.register(
+            "review_duration_seconds",
+            "Time from the last byte of a review to its response",
+            metrics.duration.clone(),
+        );
+        r.register(
+            "reviews",
+            "Admission reviews answered, by kind of object, result and reason",
+            metrics.reviews.clone(),
+        );
+        r.register("review_warnings", "Warnings sent to users, by reason", metrics.warnings.clone());
+        r.register(
+            "reviews_unprocessed",
+            "Admission reviews admitted or denied without being processed, by reason",
+            metrics.unprocessed.clone(),
+        );
+        r.register(
+            "requests_refused",
+            "Requests that got no admission response, by cause",
+            metrics.refusals.clone(),
+        );
+        r.register("requests_in_flight", "Requests being read or answered", metrics.in_flight.clone());
+        r.register(
+            "large_body_bytes",
+            "Memory reserved for reviews larger than 16 KiB",
+            metrics.large_bodies.clone(),
+        );
+        r.register(
+            "config_reload_failures",
+            "Times that the configuration file was unusable",
+            metrics.config_failures.clone(),
+        );
+        r.register(
+            "config_loaded_timestamp_seconds",
+            "When the configuration in use was loaded",
+            metrics.config_loaded.clone(),
+        );
+        metrics.create_series();
+        metrics
     }
 
-    /// Makes series appear that alerts stand on: one that is born with its first event shows no increase by it.
-    fn make_known(&self) {
+    /// Alerts need the series before the first event.
+    fn create_series(&self) {
         for kind in [Kind::Pod, Kind::AscendJob, Kind::VolcanoJob] {
             for verdict in [Verdict::Injected, Verdict::Complete, Verdict::Failed(Reason::InternalError)] {
-                self.review(kind, verdict);
+                self.reviews.get_or_create_owned(&ReviewLabels::new(kind, verdict));
             }
         }
-        for refusal in Refusal::ALL {
-            self.refusal(refusal);
-            if let Some(reason) = refusal.unserved() {
-                self.unserved(reason);
-            }
+        let refused = Refusal::VARIANTS.iter().filter_map(|refusal| refusal.unprocessed());
+        for reason in refused.chain([Reason::ObjectInvalid, Reason::InternalError, Reason::DeadlineExceeded])
+        {
+            self.unprocessed.get_or_create_owned(&ReasonLabels::new(reason));
         }
-        for reason in [Reason::ObjectInvalid, Reason::InternalError, Reason::DeadlineExceeded] {
-            self.unserved(reason);
-        }
-        for cause in Closed::ALL {
-            self.closing(cause);
+        for refusal in Refusal::VARIANTS {
+            self.refusals.get_or_create_owned(&CauseLabels { cause: refusal.as_str() });
         }
     }
 
-    /// In Prometheus' text format.
-    pub(super) fn text(&self) -> String {
-        let mut text = String::with_capacity(8 << 10);
-        prometheus_text::encode(&mut text, &self.registry).expect("writing into a string doesn't fail");
-        text
-    }
-
-    /// A review got its answer.
     pub(super) fn answered(&self, answer: &Answer<'_>) {
-        self.review(answer.kind, answer.verdict).inc();
-        if let Some(reason) = answer.verdict.unserved() {
-            self.unserved(reason).inc();
+        self.reviews.get_or_create(&ReviewLabels::new(answer.kind, answer.verdict)).inc();
+        if let Some(reason) = answer.verdict.unprocessed() {
+            self.unprocessed.get_or_create(&ReasonLabels::new(reason)).inc();
         }
         for reason in &answer.warnings {
-            self.warnings.at(*reason as usize, || [("reason", reason.as_str())]).inc();
+            self.warnings.get_or_create(&ReasonLabels::new(*reason)).inc();
         }
     }
 
     pub(super) fn refused(&self, refusal: Refusal) {
-        self.refusal(refusal).inc();
-        if let Some(reason) = refusal.unserved() {
-            self.unserved(reason).inc();
+        self.refusals.get_or_create(&CauseLabels { cause: refusal.as_str() }).inc();
+        if let Some(reason) = refusal.unprocessed() {
+            self.unprocessed.get_or_create(&ReasonLabels::new(reason)).inc();
         }
     }
 
-    pub(super) fn closed(&self, cause: Closed) {
-        self.closing(cause).inc();
-    }
-
-    fn closing(&self, cause: Closed) -> &Counter {
-        self.closed.at(cause as usize, || [("cause", cause.as_str())])
-    }
-
-    fn unserved(&self, reason: Reason) -> &Counter {
-        self.unserved.at(reason as usize, || [("reason", reason.as_str())])
-    }
-
-    fn refusal(&self, refusal: Refusal) -> &Counter {
-        self.refusals.at(refusal as usize, || [("cause", refusal.as_str())])
-    }
-
-    fn review(&self, kind: Kind, verdict: Verdict) -> &Counter {
-        let result = match verdict {
-            Verdict::Injected => 0,
-            Verdict::Complete => 1,
-            Verdict::Skipped(_) => 2,
-            Verdict::Failed(_) => 3,
-            Verdict::Denied(_) => 4,
-            Verdict::Shed(_) => 5,
-        };
-        let reason = verdict.reason().map_or(0, |reason| reason as usize + 1);
-        self.reviews.at((kind as usize * RESULTS + result) * REASONS + reason, || {
-            let reason = verdict.reason().map_or("", Reason::as_str);
-            [("kind", kind.as_str()), ("result", verdict.as_str()), ("reason", reason)]
-        })
-    }
-
-    /// A configuration is in use from now on.
+    /// Notes that a configuration was loaded.
     pub fn config_loaded(&self) {
-        self.config_loaded.set(unix(SystemTime::now()));
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.config_loaded.set(i64::try_from(since).unwrap_or(i64::MAX));
     }
 
-    /// The configuration file was found unusable.
+    /// Counts a configuration file that can't be used.
     pub fn config_failed(&self) {
         self.config_failures.inc();
     }
 }
 
-/// Counters of one family, each looked up once and then at hand by number: the family itself has a lock and a hash map.
-#[derive(Debug)]
-struct Handles<const LABELS: usize, const N: usize> {
-    family: Family<Labels<LABELS>, Counter>,
-    handles: Box<[OnceLock<Counter<u64, AtomicU64>>]>,
-}
-
-impl<const LABELS: usize, const N: usize> Handles<LABELS, N> {
-    fn of(family: Family<Labels<LABELS>, Counter>) -> Self {
-        Self { family, handles: (0..N).map(|_| OnceLock::new()).collect() }
-    }
-
-    fn at(&self, index: usize, labels: impl FnOnce() -> Labels<LABELS>) -> &Counter {
-        self.handles[index].get_or_init(|| self.family.get_or_create_owned(&labels()))
+impl ReviewLabels {
+    fn new(kind: Kind, verdict: Verdict) -> Self {
+        let reason = verdict.reason().map_or("", Reason::as_str);
+        Self { kind: kind.as_str(), result: verdict.as_str(), reason }
     }
 }
 
-fn family<const N: usize>(registry: &mut Registry, name: &str, help: &str) -> Family<Labels<N>, Counter> {
-    let family = Family::default();
-    registry.register(name, help, family.clone());
-    family
-}
-
-fn gauge(registry: &mut Registry, name: &str, help: &str) -> Gauge<i64, AtomicI64> {
-    let gauge = Gauge::default();
-    registry.register(name, help, gauge.clone());
-    gauge
-}
-
-fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter {
-    let counter = Counter::default();
-    registry.register(name, help, counter.clone());
-    counter
-}
-
-/// Counts one up as long as it lives.
-pub(super) struct Held<'m>(&'m Gauge<i64, AtomicI64>);
-
-impl<'m> Held<'m> {
-    pub(super) fn of(gauge: &'m Gauge<i64, AtomicI64>) -> Self {
-        gauge.inc();
-        Self(gauge)
+impl ReasonLabels {
+    fn new(reason: Reason) -> Self {
+        Self { reason: reason.as_str() }
     }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
-}
-
-fn unix(time: SystemTime) -> i64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    i64::try_from(since).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
+    use prometheus_client::encoding::prometheus_text;
+
     use super::*;
 
     #[test]
-    fn every_review_has_a_series_of_its_own() {
-        let metrics = Metrics::new();
-        for kind in Kind::ALL {
-            for reason in Reason::ALL {
-                for verdict in [Verdict::Skipped, Verdict::Failed, Verdict::Denied, Verdict::Shed] {
-                    let verdict = verdict(*reason);
-                    metrics.review(kind, verdict).inc();
-                }
-            }
-            metrics.review(kind, Verdict::Injected).inc();
-            metrics.review(kind, Verdict::Complete).inc();
-        }
-        let text = metrics.text();
-        let counts: Vec<&str> =
-            text.lines().filter(|line| line.starts_with("swansong_reviews_total{")).collect();
-        assert_eq!(counts.len(), Kind::ALL.len() * (4 * Reason::ALL.len() + 2));
-        assert!(counts.iter().all(|line| line.ends_with(" 1")), "one cell for two label sets");
-        assert!(
-            text.contains(r#"swansong_reviews_total{kind="Pod",result="injected",reason=""} 1"#),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn names_that_alerts_stand_on_are_there_from_the_start() {
-        let text = Metrics::new().text();
+    fn series_of_alerts_exist_from_the_start() {
+        let mut registry = Registry::with_prefix("swansong");
+        Metrics::register(&mut registry);
+        let mut text = String::new();
+        prometheus_text::encode(&mut text, &registry).expect("encodes");
         for line in [
             concat!("swansong_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
             r#"swansong_reviews_total{kind="AscendJob",result="failed",reason="InternalError"} 0"#,
+            r#"swansong_reviews_total{kind="Pod",result="injected",reason=""} 0"#,
             r#"swansong_requests_refused_total{cause="overloaded"} 0"#,
-            r#"swansong_reviews_unserved_total{reason="Overloaded"} 0"#,
-            r#"swansong_reviews_unserved_total{reason="InternalError"} 0"#,
-            r#"swansong_connections_closed_total{cause="slow_head"} 0"#,
-            "swansong_tls_handshakes_in_progress 0",
+            r#"swansong_reviews_unprocessed_total{reason="Overloaded"} 0"#,
+            r#"swansong_reviews_unprocessed_total{reason="InternalError"} 0"#,
             "swansong_review_duration_seconds_count 0",
             "swansong_requests_in_flight 0",
-            "swansong_connections 0",
-            "swansong_connections_accepted_total 0",
-            "swansong_tls_handshake_failures_total 0",
             "swansong_config_reload_failures_total 0",
             "swansong_config_loaded_timestamp_seconds 0",
         ] {

@@ -1,75 +1,58 @@
-//! The HTTPS server: limits, shutdown in good order, health and metrics.
+//! The HTTPS server: reviews on one port, health and metrics on another.
 
 mod body;
-mod health;
-mod histogram;
-mod listen;
+mod deadlines;
 mod metrics;
 mod mutate;
-mod pace;
-mod patience;
-mod places;
-mod quota;
 
 use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, oneshot};
-use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
+use prometheus_client::registry::Registry;
+use swansong_runtime::http::{self, BindError, ConnectionMetrics, Health, Timeouts, Tls, bind, encode};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
 use tracing::{info, warn};
 
-pub use self::health::HasCertificate;
 pub use self::metrics::Metrics;
 
-use self::body::Bodies;
-use self::health::Health;
-use self::listen::{Handshake, Port};
+use self::body::BodyLimits;
 use self::mutate::Shared;
-use self::pace::Times;
-use self::places::Places;
 use crate::config::Config;
 use crate::ready_nodes::LastSeen;
 
-/// Connections to the health port; probes and scrapes need a few.
-const HEALTH_CONNECTIONS: usize = 256;
+/// Whether there is a certificate to serve with.
+pub type HasCertificate = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// Times on the health port, where nobody has reason to keep a connection.
-const HEALTH_TIMES: Times =
-    Times { idle: Duration::from_secs(10), head: Duration::from_secs(5), write: Duration::from_secs(5) };
-
-/// Bounds on what clients may cost.
+/// Limits on what clients may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Open connections; one carries one request at a time.
+    /// Open connections; each carries one request at a time.
     pub connections: usize,
-    /// Connections that haven't shaken hands yet, beside those.
+    /// Connections in the TLS handshake, in addition to the open ones.
     pub handshakes: usize,
-    /// Size of a review. The API server's own limit on a request is 3 MiB, of which a review holds up to two copies.
+    /// Size of a review in bytes. The API server limits a request to 3 MiB, and a review holds up to two copies of it.
     pub body: u64,
-    /// Memory for bodies beyond 16 KiB, all together, in bytes.
+    /// Memory for all bodies larger than 16 KiB, in bytes.
     pub large_bodies: u64,
-    /// Time for a TLS handshake.
+    /// Timeout of a TLS handshake.
     pub handshake: Duration,
-    /// Time from the head of a review until it is there whole; half of the API server's own time if that is less.
+    /// Time for a review's body to arrive; half of the API server's timeout if that is shorter.
     pub review: Duration,
-    /// Time without a request. Longer than the 90 s after which the API server itself closes an idle connection:
-    /// whoever closes first must not be us, as a request may be on its way then.
+    /// Time without a request. Longer than the 90 s after which the API server closes an idle connection: if the webhook
+    /// closed first, a request could be on its way.
     pub idle: Duration,
-    /// Time from the first byte of a request's head to its last.
+    /// Time from the first byte of a request's head to the last.
     pub head: Duration,
-    /// Time for a client to read its answer.
+    /// Time for a client to read its response.
     pub write: Duration,
-    /// Time from the signal to stop until connections are closed: the cluster has to learn first that this replica
-    /// isn't ready any more.
+    /// Time from SIGTERM until connections are closed, so that the cluster notices that this replica is unready.
     pub drain_delay: Duration,
-    /// Time for what is in flight after that.
+    /// Time for requests in flight after that.
     pub drain: Duration,
 }
 
@@ -91,23 +74,44 @@ impl Default for Limits {
     }
 }
 
-/// What a server is made of.
+impl Limits {
+    fn of_connections(&self) -> http::Limits {
+        http::Limits {
+            connections: self.connections,
+            pending: self.handshakes,
+            // A client that was active a moment ago may be between two requests.
+            min_idle: Duration::from_secs(1),
+            timeouts: Timeouts {
+                handshake: self.handshake,
+                idle: self.idle,
+                head: self.head,
+                // Reviews have deadlines of their own; this is for what those can't end.
+                request: self.review.saturating_mul(2) + Duration::from_mins(1),
+                write: self.write,
+            },
+        }
+    }
+}
+
+/// The parts of a [`Server`].
 pub struct Parts {
-    /// Where reviews are answered.
+    /// Address for reviews.
     pub listen: SocketAddr,
-    /// Where health and metrics are told.
+    /// Address for health and metrics.
     pub health_listen: SocketAddr,
     /// TLS for `listen`.
-    pub tls: Arc<rustls::ServerConfig>,
+    pub tls: Tls,
     /// Whether there is a certificate to serve with.
     pub has_certificate: HasCertificate,
-    /// The configuration, now and later.
+    /// The configuration in use.
     pub config: Arc<ArcSwap<Config>>,
-    /// Whether there are nodes that a job may be made to require, now and later.
+    /// Whether there are nodes that a job may be made to require.
     pub ready_nodes: Arc<LastSeen>,
-    /// What is counted.
+    /// Metrics of reviews.
     pub metrics: Arc<Metrics>,
-    /// Bounds.
+    /// Everything that `/metrics` shows; the server adds its connections.
+    pub registry: Registry,
+    /// Limits on what clients may use.
     pub limits: Limits,
 }
 
@@ -121,124 +125,91 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// An address can't be listened on.
-#[derive(Debug, thiserror::Error)]
-#[error("{address} can't be listened on: {problem}")]
-pub struct BindError {
-    /// The address asked for.
-    pub address: SocketAddr,
-    /// What the system said.
-    pub problem: io::Error,
-}
-
-/// A server with its ports open.
+/// A server whose ports are open.
+#[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
     health_address: SocketAddr,
     draining: Arc<AtomicBool>,
     limits: Limits,
-    main: Port,
-    health: Port,
-}
-
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server")
-            .field("address", &self.address)
-            .field("health_address", &self.health_address)
-            .finish_non_exhaustive()
-    }
+    reviews: http::Server,
+    health: http::Server,
 }
 
 impl Server {
     /// Opens both ports.
     pub async fn bind(parts: Parts) -> Result<Self, BindError> {
-        let Parts { listen, health_listen, tls, has_certificate, config, ready_nodes, metrics, limits } =
-            parts;
-        let (listener, address) = open(listen).await?;
-        let (health_listener, health_address) = open(health_listen).await?;
+        let Parts { has_certificate, config, ready_nodes, metrics, mut registry, limits, .. } = parts;
+        let (listener, address) = bind(parts.listen).await?;
+        let (health_listener, health_address) = bind(parts.health_listen).await?;
+        let connection_metrics = ConnectionMetrics::register(&mut registry);
         let draining = Arc::new(AtomicBool::new(false));
-        let room = usize::try_from(limits.large_bodies.max(limits.body).div_ceil(1 << 10))
-            .unwrap_or(Semaphore::MAX_PERMITS);
-        let shared = Shared::new(
-            config,
-            ready_nodes,
-            Arc::clone(&metrics),
-            Bodies { most: limits.body, room: Arc::new(Semaphore::new(room)), metrics: Arc::clone(&metrics) },
-            limits.review,
-            Arc::clone(&draining),
-        );
-        let main = Port {
+        let bodies = BodyLimits::new(&limits, Arc::clone(&metrics));
+        let shared = Shared::new(config, ready_nodes, metrics, bodies, limits.review, Arc::clone(&draining));
+        let reviews = http::Server {
             listener,
-            tls: Some(Handshake { acceptor: TlsAcceptor::from(tls), patience: limits.handshake }),
+            tls: Some(parts.tls),
             router: mutate::router(Arc::new(shared)),
-            doors: limits.handshakes,
-            places: Arc::new(Places::new(limits.connections)),
-            times: Times { idle: limits.idle, head: limits.head, write: limits.write },
-            metrics: Arc::clone(&metrics),
+            limits: limits.of_connections(),
+            metrics: connection_metrics,
         };
-        let health =
-            Health { metrics: Arc::clone(&metrics), draining: Arc::clone(&draining), has_certificate };
-        let health = Port {
+        let is_draining = Arc::clone(&draining);
+        // A restart wouldn't bring a certificate, so only readiness depends on it.
+        let ready = move || match (is_draining.load(Relaxed), has_certificate()) {
+            (true, _) => Err("draining".to_owned()),
+            (false, false) => Err("no certificate yet".to_owned()),
+            (false, true) => Ok(()),
+        };
+        let health = http::Server {
             listener: health_listener,
             tls: None,
-            router: health::router(Arc::new(health)),
-            doors: HEALTH_CONNECTIONS,
-            places: Arc::new(Places::new(HEALTH_CONNECTIONS)),
-            times: HEALTH_TIMES,
-            metrics,
+            router: Health { ready: Box::new(ready), ..Health::always(move || encode(&registry)) }.router(),
+            limits: http::Limits::HEALTH,
+            metrics: ConnectionMetrics::default(),
         };
-        Ok(Self { address, health_address, draining, limits, main, health })
+        Ok(Self { address, health_address, draining, limits, reviews, health })
     }
 
-    /// Where reviews are answered, with the port that was chosen.
+    /// Address for reviews, with the port that was chosen.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where health and metrics are told, with the port that was chosen.
+    /// Address for health and metrics, with the port that was chosen.
     pub const fn health_address(&self) -> SocketAddr {
         self.health_address
     }
 
     /// Serves from `ready`, when there is a certificate, until `stop`.
     ///
-    /// Before that connections wait in the kernel's queue: a replica that was killed is back with a certificate in no
-    /// time, while the cluster may not even have noticed that it was gone.
+    /// Before `ready`, connections wait in the kernel's queue: a replica that was killed has its certificate again before
+    /// the cluster notices.
     ///
-    /// It ends in good order: unready first and still serving, so that the cluster sends its requests elsewhere; then
-    /// no new connections; then, when what is in flight is answered, no connections.
+    /// On `stop` the server first becomes unready and serves on for the drain delay, so that the cluster sends its
+    /// requests elsewhere. Then it accepts no connections and completes the requests in flight.
     pub async fn run(self, ready: impl Future<Output = ()> + Send + 'static, stop: impl Future<Output = ()>) {
-        let Self { draining, limits, main, health, .. } = self;
-        let (stop_main, mut stopped_main) = oneshot::channel();
-        let (stop_health, stopped_health) = oneshot::channel();
-        let mut main = tokio::spawn(async move {
+        let Self { draining, limits, reviews, health, .. } = self;
+        let (stop_reviews, mut stopped) = oneshot::channel::<()>();
+        let drain = limits.drain;
+        let reviews = tokio::spawn(async move {
             tokio::select! {
-                () = ready => main.serve(stopped_main).await,
-                _ = &mut stopped_main => {}
+                () = ready => {}
+                _ = &mut stopped => return true,
             }
+            let stopped = async { drop(stopped.await) };
+            reviews.run(stopped, drain).await
         });
-        let health = tokio::spawn(health.serve(stopped_health));
+        let health = tokio::spawn(health.run(std::future::pending(), Duration::ZERO));
         stop.await;
         draining.store(true, Relaxed);
         info!(delay = ?limits.drain_delay, "draining");
         sleep(limits.drain_delay).await;
         info!("closing connections");
-        // A receiver that is gone has stopped already.
-        let _ = stop_main.send(());
-        if timeout(limits.drain, &mut main).await.is_err() {
-            warn!(after = ?limits.drain, "connections were still busy and are cut");
-            main.abort();
+        drop(stop_reviews);
+        if !reviews.await.unwrap_or_default() {
+            warn!(after = ?drain, "closing connections with requests in flight");
         }
-        let _ = stop_health.send(());
         health.abort();
         info!("stopped");
     }
-}
-
-async fn open(address: SocketAddr) -> Result<(TcpListener, SocketAddr), BindError> {
-    let failed = |problem| BindError { address, problem };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let actual = listener.local_addr().map_err(failed)?;
-    Ok((listener, actual))
 }

@@ -12,33 +12,35 @@ use axum::http::header::{CONNECTION, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::post;
+use swansong_runtime::http::GaugeGuard;
+use swansong_runtime::log_limiter::LogLimiter;
 use tokio::time::Instant;
 use tracing::{debug, enabled, info, warn};
 
-use super::body::{Bodies, Unread};
-use super::metrics::{Held, Metrics, Refusal};
-use super::patience::Patience;
-use super::quota::Quota;
+use super::body::{BodyLimits, ReadError};
+use super::deadlines::ReviewDeadlines;
+use super::metrics::{Metrics, Refusal};
 use crate::config::Config;
 use crate::ready_nodes::LastSeen;
 use crate::review::{self, Answer, NotAReview};
 use swansong_inject::reason::Reason;
 
-/// What a request is answered with.
+/// Log lines per second, for reviews that weren't processed and for those with warnings each.
+const LOG_LINES: u32 = 20;
+
+/// What the handler of reviews works with.
 #[derive(Debug)]
 pub(super) struct Shared {
     config: Arc<ArcSwap<Config>>,
     ready_nodes: Arc<LastSeen>,
     metrics: Arc<Metrics>,
-    bodies: Bodies,
-    /// The longest that a review may take to be there.
-    review_time: Duration,
-    /// Set when the server is about to stop: clients are then asked, answer by answer, to come back elsewhere.
+    bodies: BodyLimits,
+    /// The longest that a review's body may take to arrive.
+    review_timeout: Duration,
+    /// While draining, each response asks its client to use another connection.
     draining: Arc<AtomicBool>,
-    /// Lines on reviews that weren't served.
-    unserved_lines: Quota,
-    /// Lines on reviews with warnings.
-    warning_lines: Quota,
+    unprocessed_log: LogLimiter,
+    warnings_log: LogLimiter,
 }
 
 impl Shared {
@@ -46,20 +48,13 @@ impl Shared {
         config: Arc<ArcSwap<Config>>,
         ready_nodes: Arc<LastSeen>,
         metrics: Arc<Metrics>,
-        bodies: Bodies,
-        review_time: Duration,
+        bodies: BodyLimits,
+        review_timeout: Duration,
         draining: Arc<AtomicBool>,
     ) -> Self {
-        Self {
-            config,
-            ready_nodes,
-            metrics,
-            bodies,
-            review_time,
-            draining,
-            unserved_lines: Quota::default(),
-            warning_lines: Quota::default(),
-        }
+        let log = || LogLimiter::new(LOG_LINES, Duration::from_secs(1));
+        let (unprocessed_log, warnings_log) = (log(), log());
+        Self { config, ready_nodes, metrics, bodies, review_timeout, draining, unprocessed_log, warnings_log }
     }
 }
 
@@ -68,12 +63,12 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
 }
 
 async fn mutate(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    let _held = Held::of(&shared.metrics.in_flight);
-    let patience = Patience::of(request.uri().query(), shared.review_time, Instant::now());
-    let mut response = match shared.bodies.read(request.into_body(), &patience).await {
-        Ok(whole) => shared.answer(&whole.bytes, &patience),
-        Err(Unread::Untimely { reason, head, ended }) => shared.shed(reason, &head, ended),
-        Err(Unread::Refused(refusal)) => shared.refuse(refusal, String::new()),
+    let _in_flight = GaugeGuard::new(&shared.metrics.in_flight);
+    let deadlines = ReviewDeadlines::new(request.uri().query(), shared.review_timeout, Instant::now());
+    let mut response = match shared.bodies.read(request.into_body(), &deadlines).await {
+        Ok(body) => shared.review(&body.bytes, &deadlines),
+        Err(ReadError::Timeout { reason, head, is_drained }) => shared.shed(reason, &head, is_drained),
+        Err(ReadError::Refused(refusal)) => shared.refuse(refusal, String::new()),
     };
     if shared.draining.load(Relaxed) {
         close(&mut response);
@@ -87,44 +82,40 @@ fn close(response: &mut Response) {
 }
 
 impl Shared {
-    /// Synchronous and short, so that it needs no thread of its own.
-    fn answer(&self, body: &[u8], patience: &Patience) -> Response {
+    /// Synchronous: a review takes microseconds.
+    fn review(&self, body: &[u8], deadlines: &ReviewDeadlines) -> Response {
         let start = Instant::now();
-        if patience.given_up.is_some_and(|given_up| start >= given_up) {
-            // Nobody reads the answer; that the object passed by is counted.
+        if deadlines.caller.is_some_and(|caller| start >= caller) {
+            // The API server doesn't read the response any more, but the object is counted as unprocessed.
             return self.shed(Reason::DeadlineExceeded, body, true);
         }
         match review::answer(body, &self.config.load(), self.ready_nodes.get()) {
             Ok(answer) => {
-                self.metrics.duration.observe(start.elapsed());
-                self.told(answer)
+                self.metrics.duration.observe(start.elapsed().as_secs_f64());
+                self.respond(answer)
             }
             Err(error) => self.refuse(Refusal::NotAReview, not_a_review(&error)),
         }
     }
 
-    /// Lets an object through for which there is no time, if its review's head says whom the answer is for. Else the
-    /// API server decides by its failure policy.
-    fn shed(&self, reason: Reason, head: &[u8], ended: bool) -> Response {
-        if let Some(answer) = review::let_through(head, reason, &self.config.load()) {
-            let mut response = self.told(answer);
-            if !ended {
-                // What is left of the body is not worth reading.
+    /// Admits an object without processing it, if the head of its review has the uid that a response needs. Otherwise the
+    /// API server applies its failure policy.
+    fn shed(&self, reason: Reason, head: &[u8], is_drained: bool) -> Response {
+        if let Some(answer) = review::admit_unprocessed(head, reason, &self.config.load()) {
+            let mut response = self.respond(answer);
+            if !is_drained {
                 close(&mut response);
             }
             return response;
         }
-        self.refuse(
-            match reason {
-                Reason::Overloaded => Refusal::Overloaded,
-                _ => Refusal::TooSlow,
-            },
-            String::new(),
-        )
+        let refusal = match reason {
+            Reason::Overloaded => Refusal::Overloaded,
+            _ => Refusal::TooSlow,
+        };
+        self.refuse(refusal, String::new())
     }
 
-    /// Counts and logs an answer, and makes it a response.
-    fn told(&self, answer: Answer<'_>) -> Response {
+    fn respond(&self, answer: Answer<'_>) -> Response {
         self.metrics.answered(&answer);
         self.log(&answer);
         let mut response = Response::new(Body::from(answer.body));
@@ -134,12 +125,12 @@ impl Shared {
 
     fn refuse(&self, refusal: Refusal, text: String) -> Response {
         self.metrics.refused(refusal);
-        match refusal.unserved() {
+        match refusal.unprocessed() {
             None => debug!(cause = refusal.as_str(), "request refused"),
             Some(reason) => {
-                if let Some(unlogged) = self.unserved_lines.admit(Instant::now().into_std()) {
+                if let Some(suppressed) = self.unprocessed_log.admit() {
                     let (cause, reason) = (refusal.as_str(), reason.as_str());
-                    warn!(cause, reason, unlogged, "request refused");
+                    warn!(cause, reason, suppressed, "request refused");
                 }
             }
         }
@@ -147,51 +138,49 @@ impl Shared {
             Refusal::NotAReview => (StatusCode::BAD_REQUEST, text),
             Refusal::Broken => (StatusCode::BAD_REQUEST, "the body ended too early\n".to_owned()),
             Refusal::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body took too long\n".to_owned()),
-            Refusal::TooLarge => (
-                StatusCode::PAYLOAD_TOO_LARGE,
-                format!("the body is larger than {} bytes\n", self.bodies.most),
-            ),
+            Refusal::TooLarge => {
+                let text = format!("the body is larger than {} bytes\n", self.bodies.max_size);
+                (StatusCode::PAYLOAD_TOO_LARGE, text)
+            }
             Refusal::Overloaded => {
                 (StatusCode::SERVICE_UNAVAILABLE, "too many large reviews at a time\n".to_owned())
             }
         };
         let mut response = Response::new(Body::from(text));
         *response.status_mut() = status;
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
         if refusal != Refusal::NotAReview {
             close(&mut response);
         }
         response
     }
 
-    /// Says what was done to whom and why, by names only: values may be secrets.
+    /// Logs names and reasons only: values may be secrets.
     fn log(&self, answer: &Answer<'_>) {
         let Answer { kind, verdict, warnings, subject, .. } = answer;
-        let unserved = verdict.unserved().is_some();
-        if warnings.is_empty() && !unserved && !enabled!(tracing::Level::DEBUG) {
-            return;
-        }
-        let unlogged = if unserved || !warnings.is_empty() {
-            let lines = if unserved { &self.unserved_lines } else { &self.warning_lines };
-            let Some(unlogged) = lines.admit(Instant::now().into_std()) else { return };
-            unlogged
+        let is_unprocessed = verdict.unprocessed().is_some();
+        let limiter = if is_unprocessed {
+            Some(&self.unprocessed_log)
+        } else if !warnings.is_empty() {
+            Some(&self.warnings_log)
+        } else if enabled!(tracing::Level::DEBUG) {
+            None
         } else {
-            0
+            return;
         };
+        let Some(suppressed) = limiter.map_or(Some(0), LogLimiter::admit) else { return };
         let (kind, result) = (kind.as_str(), verdict.as_str());
         let reason = verdict.reason().map_or("", Reason::as_str);
         let object = subject.to_string();
-        let object = object.as_str();
         let reasons: Vec<&str> = warnings.iter().map(|reason| reason.as_str()).collect();
         let warnings = reasons.join(",");
-        let warnings = warnings.as_str();
-        if unserved {
-            warn!(kind, object, result, reason, warnings, unlogged, "review not served");
-        } else if warnings.is_empty() {
-            debug!(kind, object, result, reason, "reviewed");
+        if is_unprocessed {
+            warn!(kind, object, result, reason, warnings, suppressed, "review not processed");
+        } else if limiter.is_some() {
+            info!(kind, object, result, reason, warnings, suppressed, "reviewed with warnings");
         } else {
-            info!(kind, object, result, reason, warnings, unlogged, "reviewed with warnings");
+            debug!(kind, object, result, reason, "reviewed");
         }
     }
 }

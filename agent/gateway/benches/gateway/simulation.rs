@@ -18,9 +18,9 @@ use swansong_gateway::auth::TokenAuthenticator;
 use swansong_gateway::client::{self, GatewayClient};
 use swansong_gateway::dispatcher::Dispatcher;
 use swansong_gateway::http::router;
-use swansong_gateway::listen::serve;
 use swansong_gateway::metrics::Metrics;
 use swansong_gateway::rate_limit::RateLimiter;
+use swansong_runtime::http::{ConnectionMetrics, Server, Tls};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -250,7 +250,16 @@ impl Site {
         let (sending, tls) = (Arc::clone(&dispatcher), Arc::clone(&self.tls));
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { match sending.run(client, limiter).await {} });
-        tasks.spawn(serve(listener, Some(tls), routes, std::future::pending(), Duration::ZERO));
+        let server = Server {
+            listener,
+            tls: Some(Tls { config: tls, version_advice: "" }),
+            router: routes,
+            limits: swansong_gateway::LIMITS,
+            metrics: ConnectionMetrics::default(),
+        };
+        tasks.spawn(async move {
+            server.run(std::future::pending(), Duration::ZERO).await;
+        });
         Gateway { address, dispatcher, _tasks: tasks }
     }
 
