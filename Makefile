@@ -100,6 +100,11 @@ words: ## Check the words and comments of code, docs and manifests.
 lines: ## Count the lines of product code per crate.
 	@tests/lint/lines
 
+.PHONY: crates
+crates: ## Check that each crate builds alone, without the features that others enable.
+	@for crate in $$(cargo tree --workspace --depth 0 --prefix none --locked | cut -d ' ' -f 1 | sort -u); do \
+	  echo "cargo check --package $$crate"; cargo check --quiet --locked --package "$$crate" || exit 1; done
+
 .PHONY: deny
 deny: $(DENY) ## Check licences, sources, bans and known flaws of dependencies.
 	$(DENY) --locked --workspace check --hide-inclusion-graph bans licenses sources
