@@ -35,7 +35,7 @@ const fn at(card: i32, device: i32) -> Address {
 }
 
 #[test]
-fn everything_that_v1_tells() {
+fn reads_everything_through_v1() {
     let standin = standin(&[], |script| {
         script.card(2, 2).card(5, 1).physical(0, 6).physical(1, 7).physical(2, 0);
         script.codes(1, &[0x80E0_1801, 0x8107_8603, 0x80E0_1801, 0]).health(2, 3);
@@ -64,7 +64,7 @@ fn everything_that_v1_tells() {
 }
 
 #[test]
-fn everything_that_v2_tells() {
+fn reads_everything_through_v2() {
     let standin = standin(&["V1"], |script| {
         script.card(0, 3).physical(1, 9).codes(2, &[0xA230_1001]).health(0, u32::MAX - 1);
     });
@@ -83,7 +83,7 @@ fn everything_that_v2_tells() {
 }
 
 #[test]
-fn a_v1_that_fails_leaves_v2_to_try() {
+fn initializes_v2_if_v1_fails() {
     let standin = standin(&[], |script| {
         script.init_fails(1, -8255);
     });
@@ -91,23 +91,27 @@ fn a_v1_that_fails_leaves_v2_to_try() {
 }
 
 #[test]
-fn b80_what_an_init_that_fails_says() {
+fn explains_a_failed_initialization() {
     for (without, code, said) in [
         (
             &["V2"][..],
             -8005,
-            "the driver can't be talked to: dcmi_init: -8005 (internal error; is the device held by another container or virtual machine?)",
+            "the driver can't be initialized: dcmi_init: -8005 (internal error; is the device held by another container or virtual machine?)",
         ),
-        (&["V1"], -8010, "the driver can't be talked to: dcmiv2_init: -8010 (sending to the device failed)"),
+        (
+            &["V1"],
+            -8010,
+            "the driver can't be initialized: dcmiv2_init: -8010 (sending to the device failed)",
+        ),
         (
             &["V1", "V2"],
             0,
-            "the driver can't be talked to: libdcmi.so has neither dcmi_init nor dcmiv2_init; upgrade the driver",
+            "the driver can't be initialized: libdcmi.so has neither dcmi_init nor dcmiv2_init; upgrade the driver",
         ),
         (
             &[],
             -9999,
-            "the driver can't be talked to: dcmi_init: -9999 (not documented); dcmiv2_init: -9999 (not documented)",
+            "the driver can't be initialized: dcmi_init: -9999 (not documented); dcmiv2_init: -9999 (not documented)",
         ),
     ] {
         let standin = standin(without, |script| {
@@ -119,7 +123,7 @@ fn b80_what_an_init_that_fails_says() {
 }
 
 #[test]
-fn init_may_succeed_later() {
+fn initialization_can_be_retried() {
     let standin = standin(&["V2"], |script| {
         script.init_fails(2, -8005);
     });
@@ -129,7 +133,7 @@ fn init_may_succeed_later() {
 }
 
 #[test]
-fn functions_that_are_missing() {
+fn reports_missing_functions() {
     let without = [
         "dcmi_get_device_health",
         "dcmi_get_device_errorcode_v2",
@@ -152,7 +156,7 @@ fn functions_that_are_missing() {
 }
 
 #[test]
-fn a_device_that_cannot_be_named_is_left_out_and_told() {
+fn reports_devices_without_ids() {
     let standin = standin(&[], |script| {
         script.card(0, 1).card(1, 1).card(2, 1).physical(0, 1).physical(1, 0);
         script.result("physical-id", -8012, Some(2));
@@ -167,7 +171,7 @@ fn a_device_that_cannot_be_named_is_left_out_and_told() {
 }
 
 #[test]
-fn counts_that_a_library_claims_are_bounded() {
+fn bounds_counts_of_the_library() {
     for claim in [i32::MIN, -1, 129, i32::MAX] {
         let standin = standin(&[], |script| {
             script.codes(0, &[0x80E0_1801]);
@@ -185,7 +189,7 @@ fn counts_that_a_library_claims_are_bounded() {
 }
 
 #[test]
-fn what_is_no_library() {
+fn rejects_files_that_are_no_library() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("libdcmi.so");
     let refused = || {
@@ -199,7 +203,7 @@ fn what_is_no_library() {
 
 /// All that has to do with the one subscription of a process, one after the other.
 #[test]
-fn the_subscription_of_a_process() {
+fn process_subscribes_once() {
     let mut events = Events::take().expect("nobody has them");
     assert!(Events::take().is_none());
     let standin = standin(&[], |script| {

@@ -20,7 +20,7 @@ fn leaves(count: u32) -> Vec<(u32, u64)> {
 const SELDOM: [&str; 4] = ["--poll", "1h", "--repoll", "1h"];
 
 #[test]
-fn what_stands_is_told_first_and_then_what_happens() {
+fn reports_active_faults_first_and_then_events() {
     let watch = Watch::start(&SELDOM, |script| {
         script.card(0, 2).card(1, 1).physical(0, 4).physical(1, 5).physical(2, 0);
         script.codes(1, &[0x80E0_1801]);
@@ -49,7 +49,7 @@ fn what_stands_is_told_first_and_then_what_happens() {
 }
 
 #[test]
-fn the_second_generation_of_the_api() {
+fn watches_through_the_second_generation_of_the_api() {
     let watch = Watch::without(&["V1"], &SELDOM, |script| {
         script.card(0, 2).physical(1, 9);
     });
@@ -60,7 +60,7 @@ fn the_second_generation_of_the_api() {
 }
 
 #[test]
-fn init_is_tried_until_it_succeeds() {
+fn retries_the_initialization() {
     let flags = ["--init-interval", "10ms"];
     let watch = Watch::without(&["V2"], &flags, |script| {
         script.init_fails(3, -8005);
@@ -80,7 +80,7 @@ fn init_is_tried_until_it_succeeds() {
 }
 
 #[test]
-fn init_that_never_succeeds_ends_it() {
+fn exits_after_the_initialization_timeout() {
     let flags = ["--init-interval", "10ms", "--init-timeout", "100ms"];
     let mut watch = Watch::without(&["V2"], &flags, |script| {
         script.init_fails(-1, -8010);
@@ -90,7 +90,7 @@ fn init_that_never_succeeds_ends_it() {
 }
 
 #[test]
-fn a_driver_without_devices_is_asked_again() {
+fn retries_while_there_are_no_devices() {
     let watch = Watch::start(&["--init-interval", "10ms"], |script| {
         script.line("card 0 0");
     });
@@ -103,7 +103,7 @@ fn a_driver_without_devices_is_asked_again() {
 }
 
 #[test]
-fn a_file_that_is_no_library_ends_it() {
+fn exits_if_the_file_is_no_library() {
     let mut process = Command::new(env!("CARGO_BIN_EXE_swansong"))
         .args(["dcmi", "--library", "/no/such/libdcmi.so"])
         .stdin(Stdio::piped())
@@ -119,7 +119,7 @@ fn a_file_that_is_no_library_ends_it() {
 }
 
 #[test]
-fn a_product_without_subscription_is_polled() {
+fn polls_products_without_subscription() {
     for (without, code, tries, reason) in [
         (&[][..], -8255, 1, "-8255"),
         (&[], -8006, 3, "-8006"),
@@ -139,7 +139,7 @@ fn a_product_without_subscription_is_polled() {
 }
 
 #[test]
-fn a_subscription_that_fails_once_is_tried_again() {
+fn retries_the_subscription() {
     let watch = Watch::start(&["--subscribe-interval", "2s"], |script| {
         script.result("subscribe", -8020, None);
     });
@@ -152,7 +152,7 @@ fn a_subscription_that_fails_once_is_tried_again() {
 }
 
 #[test]
-fn b80_a_dropped_card_and_its_return() {
+fn reports_a_dropped_card_and_its_return() {
     let watch = Watch::start(&["--poll", "50ms", "--repoll", "50ms"], |script| {
         script.codes(3, &[0x80E0_1801]);
     });
@@ -166,7 +166,7 @@ fn b80_a_dropped_card_and_its_return() {
 }
 
 #[test]
-fn b80_a_device_that_does_not_answer_is_not_seen_and_not_said_to_be_well() {
+fn unresponsive_device_is_unavailable_and_not_healthy() {
     for (function, code) in [("health", -8005), ("error-codes", -8010), ("health", -8006), ("health", -77)] {
         let watch = Watch::start(&["--poll", "50ms", "--repoll", "50ms"], |script| {
             script.result(function, code, Some(1));
@@ -190,7 +190,7 @@ fn b80_a_device_that_does_not_answer_is_not_seen_and_not_said_to_be_well() {
 }
 
 #[test]
-fn a_device_that_is_absent_is_not_seen() {
+fn absent_device_is_unavailable() {
     let watch = Watch::start(&SELDOM, |script| {
         script.health(6, u32::MAX);
     });
@@ -198,7 +198,7 @@ fn a_device_that_is_absent_is_not_seen() {
 }
 
 #[test]
-fn a_burst_of_ten_thousand_is_taken_or_noticed() {
+fn burst_of_ten_thousand_events_is_received_or_counted_as_lost() {
     // Not all of them come to an end.
     const COUNT: u32 = 10_004;
     let watch = Watch::start(&SELDOM, |_| {});
@@ -209,7 +209,7 @@ fn a_burst_of_ten_thousand_is_taken_or_noticed() {
 }
 
 #[test]
-fn what_was_lost_while_nobody_read_is_asked_for() {
+fn polls_for_events_lost_without_a_reader() {
     const COUNT: u32 = 20_004;
     let watch = Watch::start(&SELDOM, |_| {});
     watch.subscribed();
@@ -226,7 +226,7 @@ fn what_was_lost_while_nobody_read_is_asked_for() {
 }
 
 #[test]
-fn ten_thousand_a_minute_are_all_taken() {
+fn receives_ten_thousand_events_a_minute() {
     // Three seconds of it.
     const COUNT: u32 = 500;
     let watch = Watch::start(&SELDOM, |_| {});
@@ -237,7 +237,7 @@ fn ten_thousand_a_minute_are_all_taken() {
 }
 
 #[test]
-fn a_device_that_nobody_knows_and_garbage() {
+fn counts_events_of_unknown_devices_and_invalid_events() {
     let watch = Watch::start(&SELDOM, |script| {
         script.card(0, 1);
     });
@@ -268,7 +268,7 @@ fn a_device_that_nobody_knows_and_garbage() {
 }
 
 #[test]
-fn a_new_device_is_found_when_it_has_an_event() {
+fn lists_devices_at_an_event_of_a_new_one() {
     let watch = Watch::start(&["--poll", "1h", "--repoll", "50ms"], |script| {
         script.card(0, 1);
     });
@@ -281,7 +281,7 @@ fn a_new_device_is_found_when_it_has_an_event() {
 }
 
 #[test]
-fn a_device_that_was_reset_is_asked() {
+fn polls_a_device_after_its_reset() {
     let watch = Watch::start(&SELDOM, |script| {
         script.card(0, 1).codes(0, &[0x80E0_1801]);
     });
@@ -291,7 +291,7 @@ fn a_device_that_was_reset_is_asked() {
 }
 
 #[test]
-fn a_driver_that_falls_silent_ends_it() {
+fn exits_when_the_driver_stops_sending_events() {
     let flags = ["--poll", "50ms", "--repoll", "50ms"];
     let mut watch = Watch::start(&flags, |_| {});
     watch.subscribed();
@@ -301,12 +301,12 @@ fn a_driver_that_falls_silent_ends_it() {
     // It is seen all the same, and at once.
     assert_eq!(codes(&watch.all(5, |standing| !standing.is_empty())), ["80E01802"]);
     let why = watch.last_words();
-    assert!(why.contains("80E01802 stands at npu5"), "{why}");
+    assert!(why.contains("there was none for 80E01802 at npu5"), "{why}");
     assert_eq!(watch.end(), Ok(1));
 }
 
 #[test]
-fn a_call_that_hangs_stops_the_signs_of_life() {
+fn hanging_call_stops_the_heartbeat() {
     let mut watch = Watch::start(&["--poll", "20ms", "--repoll", "20ms"], |_| {});
     watch.subscribed();
     watch.script.hang("health");
@@ -319,7 +319,7 @@ fn a_call_that_hangs_stops_the_signs_of_life() {
 }
 
 #[test]
-fn a_segmentation_fault_ends_only_it() {
+fn crash_ends_only_the_watching_process() {
     let mut watch = Watch::start(&SELDOM, |_| {});
     watch.subscribed();
     watch.script.crash();
@@ -327,7 +327,7 @@ fn a_segmentation_fault_ends_only_it() {
 }
 
 #[test]
-fn it_ends_when_whoever_started_it_was_killed() {
+fn exits_when_its_parent_is_killed() {
     let mut parent = Command::new("tail")
         .args(["-f", "/dev/null"])
         .stdout(Stdio::piped())
@@ -343,7 +343,7 @@ fn it_ends_when_whoever_started_it_was_killed() {
 }
 
 #[test]
-fn what_the_library_prints_is_no_line() {
+fn output_of_the_library_is_no_line() {
     let watch = Watch::start(&SELDOM, |_| {});
     watch.subscribed();
     watch.script.line("print {\"seen\":\"nonsense\"}").event(0, 0x80E0_1801, 2, 1, "");

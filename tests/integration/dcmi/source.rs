@@ -132,7 +132,7 @@ impl Run {
 }
 
 #[tokio::test]
-async fn what_the_driver_says_comes_through() {
+async fn forwards_updates_of_the_driver() {
     let host = Host::new();
     host.script.card(0, 2).physical(1, 6).codes(1, &[0x80E0_1801]);
     let mut run = host.run();
@@ -153,7 +153,7 @@ async fn what_the_driver_says_comes_through() {
 }
 
 #[tokio::test]
-async fn a_process_that_is_killed_leaves_the_devices_unseen_until_the_next() {
+async fn devices_are_unavailable_between_two_processes() {
     let host = Host::new();
     host.script.codes(3, &[0x80E0_1801]);
     let mut run = host.run();
@@ -182,7 +182,7 @@ async fn a_process_that_is_killed_leaves_the_devices_unseen_until_the_next() {
 }
 
 #[tokio::test]
-async fn a_library_that_crashes_ends_only_its_process() {
+async fn crash_ends_only_the_watching_process() {
     let host = Host::new();
     let mut run = host.run();
     run.all(7, |_| true).await;
@@ -195,7 +195,7 @@ async fn a_library_that_crashes_ends_only_its_process() {
 }
 
 #[tokio::test]
-async fn a_library_that_hangs_is_ended() {
+async fn kills_a_hanging_process() {
     let host = Host::new();
     let mut settings = host.settings(host.config());
     settings.silence = Duration::from_secs(3);
@@ -213,19 +213,19 @@ async fn a_library_that_hangs_is_ended() {
 }
 
 #[tokio::test]
-async fn a_driver_that_never_answers_says_why() {
+async fn reports_why_the_driver_never_responds() {
     let host = Host::new();
     host.script.init_fails(-1, -8005);
     let mut settings = host.settings(host.config());
     settings.timing.init_interval = Duration::from_millis(10);
     settings.timing.init_timeout = Duration::from_millis(100);
     let (why, blind) = Run::start(Arc::new(Dcmi::new(settings))).end().await;
-    assert!(why.contains("has ended: the driver can't be talked to: dcmi_init: -8005"), "{why}");
+    assert!(why.contains("has ended: the driver can't be initialized: dcmi_init: -8005"), "{why}");
     assert!(!blind.is_empty() && blind.iter().all(|subject| *subject == Subject::Node), "{blind:?}");
 }
 
 #[tokio::test]
-async fn nobody_who_takes_what_is_seen_holds_it_up_and_nothing_more() {
+async fn full_channel_blocks_only_the_source() {
     let host = Host::new();
     let mut settings = host.settings(host.config());
     settings.silence = Duration::from_secs(2);
@@ -241,7 +241,7 @@ async fn nobody_who_takes_what_is_seen_holds_it_up_and_nothing_more() {
 }
 
 #[tokio::test]
-async fn a_library_that_no_component_trusts_is_not_loaded() {
+async fn does_not_load_an_untrusted_library() {
     let host = Host::new();
     let mut config = host.config();
     config.checks.driver.trust = Trust::Owner(4_000_000);
@@ -256,7 +256,7 @@ async fn a_library_that_no_component_trusts_is_not_loaded() {
 }
 
 #[tokio::test]
-async fn a_host_without_library_says_where_it_was_looked_for() {
+async fn reports_where_the_library_was_searched() {
     let host = Host::new();
     fs::remove_dir_all(host.path("usr")).expect("removed");
     fs::create_dir(host.path("usr")).expect("made");
@@ -270,7 +270,7 @@ async fn a_host_without_library_says_where_it_was_looked_for() {
 /// The vendor's library needs others of the driver, which the loader finds by `LD_LIBRARY_PATH` alone; and links in a
 /// host are meant to be followed in the host.
 #[tokio::test]
-async fn the_library_finds_what_it_needs_below_the_host_root() {
+async fn library_finds_its_dependencies_below_the_host_root() {
     let host = Host::new();
     fs::create_dir_all(host.path("opt")).expect("made");
     let driver = host.path("opt/driver");

@@ -38,7 +38,7 @@ int main(int argc, char **argv)
 "#;
 
 #[test]
-fn a_careless_caller_is_refused() {
+fn rejects_invalid_calls() {
     let folder = tempfile::tempdir().expect("a folder");
     let library = build(folder.path());
     let script = Script::beside(&library);
@@ -63,7 +63,7 @@ fn a_careless_caller_is_refused() {
 }
 
 #[test]
-fn functions_can_be_left_out() {
+fn can_omit_functions() {
     let symbols = |without: &[&str]| {
         let folder = tempfile::tempdir().expect("a folder");
         let library = fs::read(build_without(folder.path(), without)).expect("read");
@@ -76,7 +76,7 @@ fn functions_can_be_left_out() {
 }
 
 #[test]
-fn what_a_flood_leaves() {
+fn sends_a_flood_of_events() {
     assert_eq!(flood_leaves(3, 2, 0x10).into_iter().collect::<Vec<_>>(), [(1, 0x10)]);
     assert_eq!(flood_leaves(5, 2, 0x10).into_iter().collect::<Vec<_>>(), [(0, 0x11)]);
     assert!(flood_leaves(10_000, 8, 0x10).is_empty());

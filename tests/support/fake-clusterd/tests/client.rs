@@ -63,7 +63,7 @@ async fn closed(stand_in: &StandIn) {
 }
 
 #[tokio::test]
-async fn a_fault_and_its_recovery_arrive_whole_and_in_order() {
+async fn delivers_fault_and_recovery_in_order() {
     let stand_in = start().await;
     let client = client(&stand_in, DEADLINE);
     let recovery = fault(1).with_assertion(Assertion::Recover);
@@ -86,7 +86,7 @@ async fn a_fault_and_its_recovery_arrive_whole_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_hundred_faults_of_the_greatest_size_fit() {
+async fn sends_a_hundred_faults_of_maximum_size() {
     let stand_in = start().await;
     let biggest = |i: u32| PublicFault {
         fault_id: format!("{i:0128}"),
@@ -102,7 +102,7 @@ async fn a_hundred_faults_of_the_greatest_size_fit() {
 }
 
 #[tokio::test]
-async fn what_clusterd_would_drop_or_refuse_is_not_sent() {
+async fn does_not_send_invalid_faults() {
     let stand_in = start().await;
     let client = client(&stand_in, DEADLINE);
     let nameless = PublicFault { node: String::new(), ..fault(2) };
@@ -115,7 +115,7 @@ async fn what_clusterd_would_drop_or_refuse_is_not_sent() {
 }
 
 #[tokio::test]
-async fn every_answer_has_its_meaning() {
+async fn maps_every_response() {
     let stand_in = start().await;
     let client = client(&stand_in, DEADLINE);
     stand_in.behave(Behaviour::Refuse);
@@ -132,7 +132,7 @@ async fn every_answer_has_its_meaning() {
 }
 
 #[tokio::test]
-async fn b89_an_unregistered_sender_sees_410_for_ever_and_is_told_the_reasons() {
+async fn unregistered_sender_gets_410_with_the_possible_causes() {
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
     let settings = Settings { customization: Customization::Absent, ..Settings::default() };
     let stand_in = StandIn::start_at(nowhere, settings, Clock::manual(NOW)).await.expect("it listens");
@@ -152,7 +152,7 @@ async fn b89_an_unregistered_sender_sees_410_for_ever_and_is_told_the_reasons() 
 }
 
 #[tokio::test]
-async fn nobody_there() {
+async fn refused_connection_is_unavailable() {
     let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = free.local_addr().expect("an address");
     drop(free);
@@ -165,7 +165,7 @@ async fn nobody_there() {
 }
 
 #[tokio::test]
-async fn whoever_hangs_is_left_after_the_deadline() {
+async fn hanging_server_times_out() {
     let stand_in = start().await;
     let client = client(&stand_in, SHORT);
     for behaviour in [Behaviour::Hang, Behaviour::HalfOpen] {
@@ -181,7 +181,7 @@ async fn whoever_hangs_is_left_after_the_deadline() {
 }
 
 #[tokio::test]
-async fn whoever_resets_is_unavailable_and_later_taken_again() {
+async fn recovers_after_a_connection_reset() {
     let stand_in = start().await;
     let client = client(&stand_in, DEADLINE);
     stand_in.behave(Behaviour::Reset);
@@ -198,7 +198,7 @@ async fn whoever_resets_is_unavailable_and_later_taken_again() {
 }
 
 #[tokio::test]
-async fn a_restart_in_between_needs_no_new_client() {
+async fn client_survives_a_restart_of_the_server() {
     let mut stand_in = start().await;
     let client = client(&stand_in, DEADLINE);
     client.send(&[fault(1)]).await.expect("taken");
@@ -211,7 +211,7 @@ async fn a_restart_in_between_needs_no_new_client() {
 }
 
 #[tokio::test]
-async fn b74_one_connection_at_a_time_and_none_when_idle() {
+async fn uses_one_connection_at_a_time_and_none_when_idle() {
     let stand_in = start().await;
     let client = Arc::new(client(&stand_in, DEADLINE));
     let sends = (0..20).map(|i| {
@@ -229,7 +229,7 @@ async fn b74_one_connection_at_a_time_and_none_when_idle() {
 }
 
 #[tokio::test]
-async fn the_fast_path() {
+async fn reports_process_faults() {
     let stand_in = start().await;
     let client = client(&stand_in, SHORT);
     let report = async |job| client.report_process_fault(job, &[3, 11], Cause::Other).await;
@@ -247,7 +247,7 @@ async fn the_fast_path() {
 
 /// A naive client that holds a connection per node and pings it.
 #[tokio::test]
-async fn whoever_pings_more_often_than_every_three_seconds_is_cut_off() {
+async fn closes_connections_with_frequent_pings() {
     let stand_in = start().await;
     let endpoint = Endpoint::from_shared(stand_in.url()).expect("an address");
     let endpoint = endpoint
@@ -259,7 +259,7 @@ async fn whoever_pings_more_often_than_every_three_seconds_is_cut_off() {
 }
 
 #[tokio::test]
-async fn one_address_gets_512_connections() {
+async fn limits_connections_per_address_to_512() {
     let stand_in = start().await;
     let mut held = Vec::new();
     for _ in 0..512 {
@@ -276,7 +276,7 @@ async fn one_address_gets_512_connections() {
 
 /// All methods of all clients share a thousand calls a second.
 #[tokio::test]
-async fn a_thousand_calls_a_second_and_no_more() {
+async fn limits_calls_to_a_thousand_a_second() {
     let stand_in = start().await;
     let channel =
         Endpoint::from_shared(stand_in.url()).expect("an address").connect().await.expect("connected");

@@ -52,7 +52,7 @@ fn stands(core: &mut Core, now: u64, id: &str) -> bool {
 }
 
 #[test]
-fn an_invalid_message_is_409() {
+fn invalid_message_gets_409() {
     type Change = fn(&mut PublicFaultRequest);
     let cases: [(Change, &str); 7] = [
         (|m| m.id = "short".to_owned(), "invalid id"),
@@ -73,7 +73,7 @@ fn an_invalid_message_is_409() {
 }
 
 #[test]
-fn an_invalid_fault_is_dropped_and_only_alone_it_is_409() {
+fn drops_invalid_faults_and_answers_409_if_all_are() {
     type Change = fn(&mut Fault);
     let cases: [(Change, &str); 22] = [
         (|f| f.fault_id = "seven77".to_owned(), "fault id"),
@@ -118,7 +118,7 @@ fn an_invalid_fault_is_dropped_and_only_alone_it_is_409() {
 
 /// A naive client sends each fault on its own, and as many as there are.
 #[test]
-fn a_hundred_messages_at_once_and_then_one_a_second() {
+fn accepts_a_hundred_messages_and_one_a_second() {
     let mut core = core();
     let ids: Vec<_> = (0..130).map(|i| format!("fault-{i:04}")).collect();
     for id in &ids {
@@ -131,7 +131,7 @@ fn a_hundred_messages_at_once_and_then_one_a_second() {
 }
 
 #[test]
-fn rubbish_costs_a_token_as_well() {
+fn invalid_messages_count_for_the_rate_limit() {
     let mut core = core();
     for _ in 0..100 {
         assert_eq!(send(&mut core, NOW, vec![]).code, 409);
@@ -140,7 +140,7 @@ fn rubbish_costs_a_token_as_well() {
 }
 
 #[test]
-fn an_unknown_sender_is_told_the_same_as_one_that_sends_too_much() {
+fn unknown_sender_gets_the_response_of_the_rate_limit() {
     let built_in = Settings { customization: Customization::Absent, ..Settings::default() };
     let mut core = Core::new(built_in);
     let unknown = send(&mut core, NOW, vec![fault("fault-0001", "occur")]);
@@ -148,7 +148,7 @@ fn an_unknown_sender_is_told_the_same_as_one_that_sends_too_much() {
 }
 
 #[test]
-fn the_file_is_read_at_the_first_fault_and_whenever_it_changes() {
+fn reads_the_file_at_the_first_fault_and_at_changes() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("publicCustomization.json");
     fs::write(&path, "{").expect("written");
@@ -171,7 +171,7 @@ fn the_file_is_read_at_the_first_fault_and_whenever_it_changes() {
 }
 
 #[test]
-fn a_repeated_fault_changes_nothing() {
+fn ignores_repeated_faults() {
     let mut core = core();
     send(&mut core, NOW, vec![fault("fault-0001", "occur")]);
     let mut grown = fault("fault-0001", "occur");
@@ -187,7 +187,7 @@ fn a_repeated_fault_changes_nothing() {
 }
 
 #[test]
-fn a_recovery_within_five_seconds_is_put_off_and_takes_back_no_kill() {
+fn delays_early_recoveries_and_undoes_no_kill() {
     let mut core = core();
     send(&mut core, NOW, vec![fault("fault-0001", "occur")]);
     send(&mut core, NOW + 2 * SECOND, vec![fault("fault-0001", "recover")]);
@@ -198,7 +198,7 @@ fn a_recovery_within_five_seconds_is_put_off_and_takes_back_no_kill() {
 }
 
 #[test]
-fn a_recovery_of_an_unknown_fault_is_tried_once_more() {
+fn retries_the_recovery_of_an_unknown_fault() {
     // The recovery overtook its fault.
     let mut core = core();
     send(&mut core, NOW, vec![fault("fault-0001", "recover")]);
@@ -213,7 +213,7 @@ fn a_recovery_of_an_unknown_fault_is_tried_once_more() {
 }
 
 #[test]
-fn once_is_over_after_five_seconds_and_kills_all_the_same() {
+fn once_ends_after_five_seconds_and_kills() {
     let mut core = core();
     send(&mut core, NOW, vec![fault("fault-0001", "once")]);
     assert!(stands(&mut core, NOW + 4 * SECOND, "fault-0001"));
@@ -223,7 +223,7 @@ fn once_is_over_after_five_seconds_and_kills_all_the_same() {
 
 /// A naive client leaves the node's name empty when it doesn't know it.
 #[test]
-fn a_fault_without_a_node_hits_somebody_else() {
+fn fault_without_a_node_hits_another_node() {
     let mut core = core();
     let mut nameless = fault("fault-0001", "occur");
     nameless.influence[0].node_name.clear();
@@ -234,7 +234,7 @@ fn a_fault_without_a_node_hits_somebody_else() {
 
 /// A naive client doesn't take a fault back when the job was dumped.
 #[test]
-fn what_stands_kills_again_after_a_restart() {
+fn active_faults_kill_again_after_a_restart() {
     let mut core = core();
     send(&mut core, NOW, vec![fault("fault-0001", "occur"), fault("fault-0002", "occur")]);
     assert_eq!(core.ledger().kills.len(), 1, "the same device is handled once");
@@ -244,7 +244,7 @@ fn what_stands_kills_again_after_a_restart() {
 }
 
 #[test]
-fn a_recovery_that_was_put_off_is_lost_in_a_restart() {
+fn restart_loses_delayed_recoveries() {
     let mut core = core();
     send(&mut core, NOW, vec![fault("fault-0001", "occur")]);
     send(&mut core, NOW + SECOND, vec![fault("fault-0001", "recover")]);
@@ -253,7 +253,7 @@ fn a_recovery_that_was_put_off_is_lost_in_a_restart() {
 }
 
 #[test]
-fn an_unknown_node_is_answered_0_and_nothing_happens() {
+fn answers_0_for_unknown_nodes_and_does_nothing() {
     let settings = Settings { nodes: Some(["worker-9".to_owned()].into()), ..Settings::default() };
     let mut core = Core::new(settings);
     assert_eq!(send(&mut core, NOW, vec![fault("fault-0001", "occur")]).code, 0);
@@ -261,7 +261,7 @@ fn an_unknown_node_is_answered_0_and_nothing_happens() {
 }
 
 #[test]
-fn beyond_fifty_thousand_faults_the_answer_is_0_and_they_are_gone() {
+fn answers_0_and_drops_faults_beyond_fifty_thousand() {
     let mut core = core();
     let batch = |i: u32| (0..100).map(|j| fault(&format!("fault-{:06}", i * 100 + j), "occur")).collect();
     for i in 0..500 {
@@ -274,7 +274,7 @@ fn beyond_fifty_thousand_faults_the_answer_is_0_and_they_are_gone() {
 }
 
 #[test]
-fn the_fast_path_knows_registered_jobs_only() {
+fn fast_path_requires_registered_jobs() {
     let mut core = core();
     let ranks = vec![("3".to_owned(), "1".to_owned())];
     assert_eq!(core.report_process_fault("uid-1", ranks.clone()).0, 400);
@@ -285,7 +285,7 @@ fn the_fast_path_knows_registered_jobs_only() {
 
 /// What our reader makes of what it writes.
 #[test]
-fn the_statistic_is_read_by_our_reader() {
+fn reader_parses_the_statistic() {
     let mut core = core();
     send(&mut core, NOW, vec![fault("fault-0001", "occur")]);
     let data = core.statistic();
