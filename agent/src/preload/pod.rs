@@ -108,7 +108,7 @@ mod tests {
         let added = |libraries: &[&str]| {
             let libraries = libraries.iter().map(|path| (*path).to_owned()).collect();
             ContainerRecord {
-                preload: Some(PreloadRecord { libraries, former: None }),
+                preload: Some(PreloadRecord { libraries, original: None }),
                 ..ContainerRecord::default()
             }
         };

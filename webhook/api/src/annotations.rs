@@ -19,13 +19,24 @@ pub const LIBMSPTI: &str = "swansong.dev/libmspti";
 /// `"true"` makes the agent report lost ranks to ClusterD directly.
 pub const FAST_DUMP: &str = "swansong.dev/fast-dump";
 
+/// `first` or `last`: the position of Swansong's libraries in `LD_PRELOAD`.
+pub const PRELOAD_ORDER: &str = "swansong.dev/preload-order";
+
 /// Swansong's options, in the order in which they are copied from a job to its pod templates.
-pub const OPTIONS: [&str; 6] = [INJECT, CONTAINERS, SKIP_PRELOAD, LIBTASKD, LIBMSPTI, FAST_DUMP];
+pub const OPTIONS: [&str; 7] =
+    [INJECT, CONTAINERS, SKIP_PRELOAD, PRELOAD_ORDER, LIBTASKD, LIBMSPTI, FAST_DUMP];
+
+/// Written by the kubelet on mirror Pods of static Pods, whose processes a change of the mirror Pod doesn't affect.
+pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";
+
+/// Index of a Pod of an Indexed Job. Also a label since Kubernetes 1.28.
+pub const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 /// The [`Record`](crate::record::Record) of an injection, written by Swansong.
 pub const INJECTED: &str = "swansong.dev/injected";
 
-/// Whether a value of [`INJECT`] excludes the object.
+/// Whether a value of [`INJECT`] excludes the object: `false`, `no`, `off`, `0` or `disabled` in any case.
 pub fn is_opted_out(value: &str) -> bool {
-    value.trim() == "false"
+    let value = value.trim();
+    ["false", "no", "off", "0", "disabled"].iter().any(|negative| value.eq_ignore_ascii_case(negative))
 }

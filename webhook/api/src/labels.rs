@@ -12,5 +12,12 @@ pub const REPLICA_TYPE: &str = "replica-type";
 pub const KUBEFLOW_REPLICA_TYPE: &str = "training.kubeflow.org/replica-type";
 /// `master` on the Pod of rank 0.
 pub const KUBEFLOW_JOB_ROLE: &str = "training.kubeflow.org/job-role";
+/// Labels with the index of a Pod in its job, of which the Pod with index 0 has rank 0.
+pub const POD_INDICES: [&str; 4] = [
+    "jobset.sigs.k8s.io/job-global-index",
+    "batch.kubernetes.io/job-completion-index",
+    "apps.kubernetes.io/pod-index",
+    "leaderworkerset.sigs.k8s.io/worker-index",
+];
 /// Name of the Volcano Job of a Pod.
 pub const VOLCANO_JOB_NAME: &str = "volcano.sh/job-name";

@@ -17,6 +17,8 @@ pub(super) struct Budget {
     spent: usize,
     operations: usize,
     warnings: usize,
+    /// Whether annotations exceed the API server's limit.
+    pub(super) annotations_exceeded: bool,
 }
 
 impl Budget {

@@ -4,19 +4,20 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use swansong_api::env::{
     LD_PRELOAD, LOCAL_PROXY_ENABLE, ORIGINAL_LD_PRELOAD, POD_IP, TASKD_PROCESS_ENABLE, TTP_PORT,
 };
-use swansong_api::preload::entries;
-use swansong_api::record::{ContainerRecord, OriginalPreload, PreloadRecord};
+use swansong_api::ports::TTP;
+use swansong_api::preload::{entries, file_name};
+use swansong_api::record::{ContainerRecord, OriginalPreload, PreloadRecord, summary};
 
 use super::ContainerContext;
 use super::operation::Operation;
-use super::preload;
+use super::preload::{self, Joined};
 use super::report::{Action, ActionKind};
-use super::view::{Container, EnvVar, Slot};
-use crate::policy::{NamedPort, Policy, PreloadValueFrom};
+use super::view::{Container, EnvVar, Slot, ValueFrom};
+use crate::policy::{NamedPort, Policy, PreloadOrder, PreloadValueFrom, wildcard};
 use crate::reason::Reason;
 
-/// The libraries to preload into one container; `None` leaves `LD_PRELOAD` alone.
-pub(super) type Libraries<'p> = Option<Vec<&'p str>>;
+/// The libraries to preload into one container, and their order if an annotation sets it; `None` leaves `LD_PRELOAD` alone.
+pub(super) type Libraries<'p> = Option<(Vec<&'p str>, Option<PreloadOrder>)>;
 
 /// A variable to add.
 struct NewVar<'p> {
@@ -32,12 +33,12 @@ enum NewValue<'p> {
 }
 
 impl NewValue<'_> {
-    /// The recorded value; `None` for a reference.
-    fn literal(&self) -> Option<String> {
+    /// Adds it to a record.
+    fn record(&self, name: &str, record: &mut ContainerRecord) {
         match self {
-            Self::Literal(value) => Some(value.to_string()),
-            Self::FieldPath(_) => None,
-        }
+            Self::Literal(value) => record.env.insert(name.to_owned(), summary(value)),
+            Self::FieldPath(path) => record.field_refs.insert(name.to_owned(), (*path).to_owned()),
+        };
     }
 }
 
@@ -96,7 +97,7 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
             self.add_unless_present(name, value);
         }
         match libraries {
-            Some(libraries) => self.preload(libraries),
+            Some((libraries, order)) => self.preload(libraries, *order),
             None => self.context.record_action(Action::skipped("env.LD_PRELOAD", Reason::PreloadOptedOut)),
         }
         if self.container.env_value(LOCAL_PROXY_ENABLE) == Some("on") {
@@ -138,7 +139,7 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
                 self.add(TTP_PORT, NewValue::Literal(value.into()), 0);
             }
             Some((_, entry)) => match ttp_port_of(self.container, &self.policy.ttp_port) {
-                TtpPort::Number(number) if number == default => {
+                TtpPort::Number(TTP) => {
                     self.context.record_action(Action::kept(
                         "env.TTP_PORT",
                         shown(entry),
@@ -153,7 +154,7 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
                     ));
                     self.context.warn(
                         Reason::TtpPortNotDefault,
-                        &format!("env TTP_PORT is {number}, not {default}; MindSpeed-LLM ignores the variable and connects to 8000"),
+                        &format!("env TTP_PORT is {number}, but MindSpeed-LLM ignores the variable and connects to {TTP}"),
                     );
                 }
                 TtpPort::Unknown(number) => {
@@ -212,9 +213,8 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
     }
 
     /// Joins the libraries to the last of several entries, which is the effective one in the kubelet.
-    fn preload(&mut self, ours: &[&'p str]) {
+    fn preload(&mut self, ours: &[&'p str], order: Option<PreloadOrder>) {
         const FIELD: &str = "env.LD_PRELOAD";
-        let order = self.policy.preload_order;
         let Some((index, entry)) = self.container.last_env(LD_PRELOAD) else {
             let value = ours.join(":");
             self.record_preload(ours, None);
@@ -230,41 +230,65 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
             return;
         };
         if entry.value_from.present().is_some() {
-            self.preload_value_from(index, ours);
+            self.preload_value_from(index, entry, ours, order.unwrap_or(self.policy.preload_order));
             return;
         }
         let user = entry.value.present().map_or("", |value| value);
-        match preload::join(ours, user, order) {
-            None => {
-                self.context.record_action(Action::kept(FIELD, Some(user.to_owned()), Reason::AlreadyPresent))
-            }
-            Some(value) => {
-                let path = format!("{}/env/{index}/value", self.path);
-                let (former, operation) = match &entry.value {
-                    Slot::Absent => (OriginalPreload::Absent, Operation::add(path, &value)),
-                    Slot::Null => (OriginalPreload::Null, Operation::replace(path, &value)),
-                    Slot::Present(user) => {
-                        (OriginalPreload::Value(user.to_string()), Operation::replace(path, &value))
-                    }
-                };
-                self.record_preload(
-                    ours.iter().filter(|path| !entries(user).any(|token| token == **path)),
-                    Some(former),
+        let stays_first = entries(user).map(file_name).find(|name| {
+            let mut patterns = self.policy.preload_keep_first.iter();
+            patterns.any(|pattern| wildcard(pattern.as_bytes(), name.as_bytes()))
+        });
+        let order = match (order, stays_first) {
+            (Some(order), _) => order,
+            (None, Some(_)) => PreloadOrder::Last,
+            (None, None) => self.policy.preload_order,
+        };
+        self.report_other_paths(ours, user);
+        let Some(Joined { value, added }) = preload::join(ours, user, order) else {
+            self.context.record_action(Action::kept(FIELD, Some(user.to_owned()), Reason::AlreadyPresent));
+            return;
+        };
+        let path = format!("{}/env/{index}/value", self.path);
+        let (original, operation) = match &entry.value {
+            Slot::Absent => (OriginalPreload::Absent, Operation::add(path, &value)),
+            Slot::Null => (OriginalPreload::Null, Operation::replace(path, &value)),
+            Slot::Present(_) => (OriginalPreload::Value, Operation::replace(path, &value)),
+        };
+        self.record_preload(&added, Some(original));
+        self.context.operations.push(operation);
+        let reason = match stays_first {
+            Some(_) if order == PreloadOrder::Last => Reason::PreloadKeptFirst,
+            _ => Reason::PreloadMerged,
+        };
+        self.context.record_action(Action {
+            field: FIELD.into(),
+            action: ActionKind::Merged,
+            value: Some(value),
+            reason,
+        });
+    }
+
+    /// Reports libraries that the user preloads from another path than the configured one.
+    fn report_other_paths(&mut self, ours: &[&'p str], user: &str) {
+        for path in ours.iter().filter(|path| !entries(user).any(|entry| entry == **path)) {
+            if let Some(other) = entries(user).find(|entry| file_name(entry) == file_name(path)) {
+                self.context.warn(
+                    Reason::PreloadFromOtherPath,
+                    &format!("LD_PRELOAD has {other:?}, so {path:?} wasn't added"),
                 );
-                self.context.operations.push(operation);
-                self.context.record_action(Action {
-                    field: FIELD.into(),
-                    action: ActionKind::Merged,
-                    value: Some(value),
-                    reason: Reason::PreloadMerged,
-                });
             }
         }
     }
 
     /// Renames the user's entry, and adds one behind it that refers to the new name: the API server refuses an entry with
     /// both `value` and `valueFrom`.
-    fn preload_value_from(&mut self, index: usize, ours: &[&'p str]) {
+    fn preload_value_from(
+        &mut self,
+        index: usize,
+        entry: &EnvVar<'_>,
+        ours: &[&'p str],
+        order: PreloadOrder,
+    ) {
         let taken = self.container.last_env(ORIGINAL_LD_PRELOAD).is_some();
         if self.policy.preload_value_from == PreloadValueFrom::Skip || taken {
             self.context.record_action(Action::skipped("env.LD_PRELOAD", Reason::PreloadValueFromSkipped));
@@ -275,7 +299,16 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
             );
             return;
         }
-        let value = preload::join_reference(ours, ORIGINAL_LD_PRELOAD, self.policy.preload_order);
+        if entry.value_from.present().is_some_and(ValueFrom::is_optional) {
+            self.context.record_action(Action::skipped("env.LD_PRELOAD", Reason::PreloadValueFromOptional));
+            self.context.warn(
+                Reason::PreloadValueFromOptional,
+                "LD_PRELOAD comes from an optional valueFrom and was left alone: libmspti.so and libtaskd.so are NOT preloaded; \
+                 write its value out or remove `optional`, and the libraries join it",
+            );
+            return;
+        }
+        let value = preload::join_reference(ours, ORIGINAL_LD_PRELOAD, order);
         self.context
             .operations
             .push(Operation::replace(format!("{}/env/{index}/name", self.path), &ORIGINAL_LD_PRELOAD));
@@ -289,13 +322,9 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         self.add(LD_PRELOAD, NewValue::Literal(value.into()), index + 1);
     }
 
-    fn record_preload<'l>(
-        &mut self,
-        libraries: impl IntoIterator<Item = &'l &'l str>,
-        former: Option<OriginalPreload>,
-    ) {
-        let libraries = libraries.into_iter().map(|path| (*path).to_owned()).collect();
-        self.record.preload = Some(PreloadRecord { libraries, former });
+    fn record_preload(&mut self, libraries: &[&str], original: Option<OriginalPreload>) {
+        let libraries = libraries.iter().map(|path| (*path).to_owned()).collect();
+        self.record.preload = Some(PreloadRecord { libraries, original });
     }
 
     /// Adds an entry before the first one from index `from` on that refers to it, because the kubelet resolves `$(NAME)`
@@ -306,7 +335,7 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
             present.find(|(_, entry)| entry.value.present().is_some_and(|value| refers_to(value, name)));
         let before = referring.map_or(usize::MAX, |(index, _)| index);
         if name != LD_PRELOAD {
-            self.record.env.insert(name.to_owned(), value.literal());
+            value.record(name, self.record);
         }
         self.additions.push(NewVar { name, value, before });
     }

@@ -17,12 +17,13 @@ pub mod preload;
 pub mod reason;
 pub mod report;
 pub mod select;
+mod spelling;
 mod strategies;
 pub mod undo;
 pub mod view;
 pub mod workload;
 
-use swansong_api::annotations::{OPTIONS, RECOVER_STRATEGY};
+use swansong_api::annotations::{JOB_COMPLETION_INDEX, MIRROR_POD, OPTIONS, RECOVER_STRATEGY};
 use swansong_api::record::{ContainerRecord, Record};
 use swansong_api::strategy::Strategies;
 use swansong_api::{env as names, labels};
@@ -63,7 +64,20 @@ use self::view::{Metadata, Object, PodSpec, ShapeError, Slot, Template};
 pub fn inject(kind: WorkloadKind, json: &str, policy: &Policy) -> Result<Outcome, ShapeError> {
     let object = Object::parse(kind, json)?;
     let job = if kind == WorkloadKind::Pod { None } else { object.metadata().present() };
-    let templates = workload::templates(&object);
+    let mut outcome = inject_object(kind, &object, json.len(), job, policy);
+    (outcome.notes, outcome.warnings) =
+        std::mem::take(&mut outcome.warnings).into_iter().partition(|message| message.reason.is_note());
+    Ok(outcome)
+}
+
+fn inject_object(
+    kind: WorkloadKind,
+    object: &Object<'_>,
+    length: usize,
+    job: Option<&Metadata<'_>>,
+    policy: &Policy,
+) -> Outcome {
+    let templates = workload::templates(object);
     let mut outcome = Outcome::default();
     if !object.has_kind() {
         outcome.warn(
@@ -75,37 +89,64 @@ pub fn inject(kind: WorkloadKind, json: &str, policy: &Policy) -> Result<Outcome
     let mut budget = Budget::default();
     budget.spend(job.map_or(0, Metadata::annotations_length).saturating_mul(templates.len()));
     if budget.is_spent() {
-        return Ok(too_large());
+        return left_alone(Reason::ObjectTooLarge);
+    }
+    if let Object::Pod(pod) = object
+        && pod.metadata.present().is_some_and(|metadata| metadata.annotation(MIRROR_POD).is_some())
+    {
+        outcome.skip = Some(Reason::MirrorPod);
+        return outcome;
     }
     let request = strategies::read(kind, job, &templates, policy, &mut outcome);
     if let Some(reason) = request.skip_reason() {
         outcome.skip = Some(reason);
-        return Ok(outcome);
+        return outcome;
     }
     for (located, triggered) in templates.iter().zip(&request.templates) {
         let report =
             TemplateInjection { kind, located, job, policy }.run(*triggered, &mut outcome, &mut budget);
         outcome.templates.push(report);
         budget.count(&outcome.operations, &outcome.warnings);
+        if budget.annotations_exceeded {
+            return left_alone(Reason::AnnotationsTooLarge);
+        }
         if budget.is_spent() {
-            return Ok(too_large());
+            return left_alone(Reason::ObjectTooLarge);
         }
     }
     // A skip of all templates is a skip of the object.
     outcome.skip = outcome.templates.iter().map(|template| template.skip).reduce(Option::and).flatten();
-    if outcome.skip.is_none() {
-        strategies::amend_job(kind, &object, &templates, policy, &mut outcome);
+    if outcome.skip.is_none() && !strategies::amend_job(kind, object, &templates, policy, &mut outcome) {
+        return left_alone(Reason::AnnotationsTooLarge);
     }
-    Ok(outcome)
+    if stored_length(kind, length, &outcome.operations) > MAX_OBJECT {
+        return left_alone(Reason::ObjectTooLarge);
+    }
+    outcome
+}
+
+/// In bytes: somewhat less than the 1.5 MiB of etcd, because the API server adds defaults and its own metadata.
+const MAX_OBJECT: usize = 1_494_220;
+
+/// The estimated size of the injected object; 0 if nothing is added.
+fn stored_length(kind: WorkloadKind, length: usize, operations: &[Operation]) -> usize {
+    let values =
+        operations.iter().map(|operation| operation.value.as_ref().map_or(0, |value| value.get().len()));
+    let added: usize = values.sum();
+    // managedFields of a Pod repeat the names of variables and ports.
+    let factor = if kind == WorkloadKind::Pod { 2 } else { 1 };
+    if added == 0 { 0 } else { length + factor * added }
 }
 
 /// A partial injection would be worse than none.
-fn too_large() -> Outcome {
-    let mut outcome = Outcome { skip: Some(Reason::ObjectTooLarge), ..Outcome::default() };
+fn left_alone(reason: Reason) -> Outcome {
+    let mut outcome = Outcome { skip: Some(reason), ..Outcome::default() };
+    let what = if reason == Reason::AnnotationsTooLarge { "its annotations" } else { "it" };
     outcome.warn(
-        Reason::ObjectTooLarge,
-        "the object was left alone: with the injection it would be larger than the API server can store"
-            .to_owned(),
+        reason,
+        format!(
+            "the object was left alone: with the injection {what} would be larger than the API server accepts"
+        ),
     );
     outcome
 }
@@ -148,7 +189,7 @@ struct TemplateInjection<'t, 'o, 'a, 'p> {
 
 impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
     fn run(&self, triggered: bool, outcome: &mut Outcome, budget: &mut Budget) -> TemplateReport {
-        let LocatedTemplate { path, template, rank_zero, pods } = self.located;
+        let LocatedTemplate { path, template, rank_zero, pods, lacks_npus } = self.located;
         let rank_zero = rank_zero.unwrap_or_else(|| pod_is_rank_zero(template));
         let mut report = TemplateReport {
             path: path.clone(),
@@ -183,7 +224,7 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
                 Some(Reason::Windows)
             }
             Some(spec) => {
-                let chosen = choose(spec, &options, warnings);
+                let chosen = choose(spec, &options, *lacks_npus, warnings);
                 let mut network = Network::of(spec, rank_zero, *pods);
                 for chosen in &chosen {
                     let (container, container_record) =
@@ -200,7 +241,18 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
                 if !chosen.is_empty() {
                     self.request_ready_nodes(spec, &mut record, &mut report.actions, operations, warnings);
                 }
-                chosen.is_empty().then_some(Reason::NoContainerChosen)
+                if chosen.is_empty() && *lacks_npus && options.containers.is_none() {
+                    warnings.push(Warning {
+                        reason: Reason::TemplateWithoutNpu,
+                        message: format!(
+                            "{}it requests no NPU, unlike others of the job, and was left alone",
+                            self.prefix()
+                        ),
+                    });
+                    Some(Reason::TemplateWithoutNpu)
+                } else {
+                    chosen.is_empty().then_some(Reason::NoContainerChosen)
+                }
             }
         };
         if report.skip.is_some() && report.skip != Some(Reason::OptedOut) {
@@ -208,7 +260,7 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
             changes = MetadataChanges::default();
             report.actions.clear();
         }
-        changes.emit(path, &template.metadata, record, operations, warnings);
+        budget.annotations_exceeded |= !changes.emit(path, &template.metadata, record, operations, warnings);
         report
     }
 
@@ -243,7 +295,8 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
         let template = self.prefix();
         let mut record = ContainerRecord::default();
         let libraries = (!options.skips_preload(name))
-            .then(|| libraries(options, container.image.present().map_or("", |image| image), self.policy));
+            .then(|| libraries(options, container.image.present().map_or("", |image| image), self.policy))
+            .map(|libraries| (libraries, options.preload_order));
         let mut context = ContainerContext {
             template: &template,
             container: name,
@@ -339,6 +392,12 @@ fn pod_is_rank_zero(pod: &Template<'_>) -> bool {
     match (env(names::MS_ROLE), env(names::RANK)) {
         (Some(role), _) => role == "MS_SCHED",
         (None, Some(rank)) => rank == "0",
-        (None, None) => label(labels::VOLCANO_JOB_NAME).is_none(),
+        (None, None) => {
+            let annotation = metadata.and_then(|metadata| metadata.annotation(JOB_COMPLETION_INDEX));
+            match labels::POD_INDICES.into_iter().find_map(label).or(annotation) {
+                Some(index) => index == "0",
+                None => label(labels::VOLCANO_JOB_NAME).is_none(),
+            }
+        }
     }
 }

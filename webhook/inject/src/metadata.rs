@@ -2,12 +2,15 @@
 
 use serde_json::{Map, Value, json};
 use swansong_api::annotations::INJECTED;
-use swansong_api::record::Record;
+use swansong_api::record::{Record, summary};
 
 use super::operation::{Operation, escape};
 use super::report::Warning;
 use super::view::{Metadata, Slot};
 use crate::reason::Reason;
+
+/// The API server's limit for the annotations of an object, in bytes of keys and values.
+const MAX_ANNOTATIONS: usize = 256 << 10;
 
 /// Changes to one `metadata`.
 #[derive(Debug, Default)]
@@ -20,7 +23,7 @@ pub(super) struct MetadataChanges {
 
 impl MetadataChanges {
     /// Emits the operations for the metadata at `path` (without `/metadata`), including the record; none if neither this
-    /// nor `record` has a change.
+    /// nor `record` has a change. Returns whether the annotations fit the API server's limit.
     pub(super) fn emit(
         self,
         path: &str,
@@ -28,22 +31,29 @@ impl MetadataChanges {
         mut record: Record,
         operations: &mut Vec<Operation>,
         warnings: &mut Vec<Warning>,
-    ) {
+    ) -> bool {
         record
             .annotations
-            .extend(self.annotations.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
+            .extend(self.annotations.iter().map(|(key, value)| ((*key).to_owned(), summary(value))));
         record.labels.extend(self.labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
         record
             .replaced
             .extend(self.rewritten.iter().map(|(key, original, _)| ((*key).to_owned(), original.clone())));
         if record.is_empty() {
-            return;
+            return true;
         }
         let present = metadata.present();
         let annotations = present.map(|metadata| &metadata.annotations);
         record_parents(metadata, !self.labels.is_empty(), &mut record);
         let older = present.and_then(|metadata| metadata.annotation(INJECTED));
         let record = extend(older, record, warnings).into_annotation();
+
+        let present_length = present.map_or(0, Metadata::total_annotations_length);
+        let replaced_length = older.map_or(0, |older| INJECTED.len() + older.len());
+        let added = self.annotations.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        // Job controllers add annotations to the Pods of a template.
+        let limit = if path.is_empty() { MAX_ANNOTATIONS } else { MAX_ANNOTATIONS - 4096 };
+        let length = present_length - replaced_length + added + INJECTED.len() + record.len();
 
         let parent = format!("{path}/metadata");
         let members = || {
@@ -77,6 +87,7 @@ impl MetadataChanges {
         } else if !self.labels.is_empty() {
             operations.push(Operation::add(format!("{parent}/labels"), &object(self.labels.iter().copied())));
         }
+        length <= limit
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 
-use swansong_api::annotations::{CONTAINERS, FAST_DUMP, INJECT, LIBMSPTI, LIBTASKD, SKIP_PRELOAD};
+use swansong_api::annotations::{
+    CONTAINERS, FAST_DUMP, INJECT, LIBMSPTI, LIBTASKD, PRELOAD_ORDER, SKIP_PRELOAD, is_opted_out,
+};
 
 use super::report::Warning;
 use super::view::Metadata;
-use crate::policy::preload_path_fault;
+use crate::policy::{PreloadOrder, preload_path_fault};
 use crate::reason::Reason;
 
 /// The options in force for one template: its own, else its job's.
@@ -14,6 +16,8 @@ use crate::reason::Reason;
 pub struct Options<'a> {
     /// Whether the template is excluded from injection.
     pub opted_out: bool,
+    /// Order of `LD_PRELOAD`, if set.
+    pub preload_order: Option<PreloadOrder>,
     /// The containers to inject, if named.
     pub containers: Option<HashSet<&'a str>>,
     /// Containers without `LD_PRELOAD`.
@@ -35,13 +39,20 @@ impl<'a> Options<'a> {
             let own = template.and_then(|metadata| metadata.annotation(key));
             own.or_else(|| job.and_then(|metadata| metadata.annotation(key)))
         };
-        let opted_out = match value(INJECT).map(str::trim) {
-            Some("false") => true,
-            None | Some("true" | "") => false,
+        let inject = value(INJECT).unwrap_or_default().trim();
+        let opted_out = is_opted_out(inject);
+        let affirmative = ["", "true", "yes", "on", "1", "enabled"];
+        if !opted_out && !affirmative.iter().any(|value| inject.eq_ignore_ascii_case(value)) {
+            warnings.push(invalid(INJECT, inject, "write \"false\" to leave the pod alone"));
+        }
+        let preload_order = match value(PRELOAD_ORDER).map(str::trim) {
+            Some("first") => Some(PreloadOrder::First),
+            Some("last") => Some(PreloadOrder::Last),
             Some(other) => {
-                warnings.push(invalid(INJECT, other, "write \"false\" to leave the pod alone"));
-                false
+                warnings.push(invalid(PRELOAD_ORDER, other, "write \"first\" or \"last\""));
+                None
             }
+            None => None,
         };
         if let Some(other) = value(FAST_DUMP).filter(|value| !matches!(*value, "true" | "false" | "")) {
             warnings.push(invalid(
@@ -66,6 +77,7 @@ impl<'a> Options<'a> {
         };
         Self {
             opted_out,
+            preload_order,
             libtaskd: path(LIBTASKD),
             libmspti: path(LIBMSPTI),
             containers: containers.filter(|names| !names.is_empty()),

@@ -19,6 +19,8 @@ pub struct Policy {
     pub image_rules: Vec<ImageRule>,
     /// Order of our libraries and the user's own in `LD_PRELOAD`.
     pub preload_order: PreloadOrder,
+    /// Patterns of file names of libraries that have to be first in `LD_PRELOAD`, so ours follow them in any order.
+    pub preload_keep_first: Vec<String>,
     /// What to do with an `LD_PRELOAD` that comes from a `valueFrom`.
     pub preload_value_from: PreloadValueFrom,
     /// The port of MindIO's controller; its number is also the default of `TTP_PORT`.
@@ -106,6 +108,10 @@ impl Default for Policy {
             libraries: Libraries { libmspti: LIBMSPTI.to_owned(), libtaskd: LIBTASKD.to_owned() },
             image_rules: Vec::new(),
             preload_order: PreloadOrder::default(),
+            // Sanitizers refuse to start unless they are first, and libgomp on arm64 needs static TLS.
+            preload_keep_first: ["libasan.so*", "libtsan.so*", "libgomp.so*", "libgomp-*.so*"]
+                .map(str::to_owned)
+                .to_vec(),
             preload_value_from: PreloadValueFrom::default(),
             ttp_port: NamedPort { name: ports::TTP_NAME.to_owned(), port: ports::TTP },
             taskd_port: NamedPort { name: ports::TASKD_NAME.to_owned(), port: ports::TASKD },
@@ -123,7 +129,7 @@ impl ImageRule {
 }
 
 /// Matches `*` and `?` without allocation, backtracking to the last `*` only.
-fn wildcard(pattern: &[u8], text: &[u8]) -> bool {
+pub(crate) fn wildcard(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {
@@ -155,6 +161,9 @@ fn wildcard(pattern: &[u8], text: &[u8]) -> bool {
 pub fn preload_path_fault(path: &str) -> Option<&'static str> {
     if !path.starts_with('/') {
         return Some("it isn't an absolute path");
+    }
+    if path.len() >= 4096 {
+        return Some("it is longer than the 4,095 bytes of a path");
     }
     if path.contains(|c: char| c == ':' || c.is_ascii_whitespace()) {
         return Some("ld.so splits LD_PRELOAD at colons and white space, so the path may hold neither");

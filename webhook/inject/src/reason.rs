@@ -46,6 +46,17 @@ pub enum Reason {
         message = "Write the value out, or set `preload.valueFrom` to `reference` in the configuration. A container that has a `SWANSONG_ORIGINAL_LD_PRELOAD` already can't be referenced."
     )]
     PreloadValueFromSkipped,
+    /// The user's LD_PRELOAD comes from an optional valueFrom and was left alone, so the libraries aren't loaded.
+    #[strum(
+        message = "Write the value out, or remove `optional`: a reference to a missing key would be an invalid LD_PRELOAD."
+    )]
+    PreloadValueFromOptional,
+    /// The user's LD_PRELOAD has a library that must be first, so the libraries follow it.
+    #[strum(message = "Nothing; the annotation `swansong.dev/preload-order` sets another order.")]
+    PreloadKeptFirst,
+    /// The user preloads the same library from another path, which counts.
+    #[strum(message = "Nothing if the path is right; otherwise remove it from `LD_PRELOAD`.")]
+    PreloadFromOtherPath,
     /// The container has envFrom, and the injected LD_PRELOAD overrides one from there.
     #[strum(
         message = "If the ConfigMap or Secret has an `LD_PRELOAD`, write it as an `env` entry; the libraries join it."
@@ -141,6 +152,15 @@ pub enum Reason {
     /// Label process-recover-enable isn't on, so ClusterD answers 403.
     #[strum(message = "AscendJob: give the job its labels. Volcano Job: set the label to `\"on\"`.")]
     ProcessRecoverOff,
+    /// A label has the name of the annotation recover-strategy, and MindCluster reads the annotation only.
+    #[strum(message = "Move it from `metadata.labels` to `metadata.annotations`.")]
+    StrategyIsLabel,
+    /// An annotation has nearly the name recover-strategy.
+    #[strum(message = "Rename it to `recover-strategy` if it is meant.")]
+    StrategyMisspelled,
+    /// An annotation of Swansong has an unknown name.
+    #[strum(message = "Correct the name or remove the annotation.")]
+    OptionUnknown,
     /// An annotation names a container that the pod doesn't have.
     #[strum(message = "Correct the name.")]
     UnknownContainer,
@@ -174,6 +194,14 @@ pub enum Reason {
     /// The training container is ambiguous.
     #[strum(message = "Name the training container in the annotation `swansong.dev/containers`.")]
     NoContainerChosen,
+    /// The template requests no NPU, unlike others of the job, and has no container named `ascend`.
+    #[strum(
+        message = "Nothing; the annotation `swansong.dev/containers` on the template selects containers."
+    )]
+    TemplateWithoutNpu,
+    /// A mirror Pod only shows a static Pod, whose processes can't be changed by it.
+    #[strum(message = "Run `swansong inject` on the manifest of the static Pod.")]
+    MirrorPod,
     /// The workload has no pod template.
     #[strum(message = "Nothing.")]
     NoTemplate,
@@ -182,6 +210,9 @@ pub enum Reason {
         message = "Use fewer templates or containers, or shorter annotations; etcd stores objects of at most 1.5 MiB."
     )]
     ObjectTooLarge,
+    /// The annotations would be larger than the 256 KiB that the API server accepts.
+    #[strum(message = "Shorten the annotations of the job, template or Pod.")]
+    AnnotationsTooLarge,
     /// A field of the object has the wrong type.
     #[strum(
         message = "Correct the field that the message names; the API server refuses most such objects anyway."
@@ -231,6 +262,18 @@ impl Reason {
     /// The CamelCase name.
     pub fn as_str(self) -> &'static str {
         self.into()
+    }
+
+    /// Whether a message with this reason requires no action.
+    pub const fn is_note(self) -> bool {
+        matches!(
+            self,
+            Self::HostNetworkNotRankZero
+                | Self::StrategyNormalised
+                | Self::PreloadFromOtherPath
+                | Self::TemplateWithoutNpu
+                | Self::MirrorPod
+        )
     }
 
     /// What it means, in one sentence.

@@ -16,6 +16,8 @@ pub struct Outcome {
     pub skip: Option<Reason>,
     /// The pod templates, in the object's order.
     pub templates: Vec<TemplateReport>,
+    /// Information that requires no action.
+    pub notes: Vec<Warning>,
     /// Problems that the user should fix.
     pub warnings: Vec<Warning>,
     /// The changes, in the order in which to apply them.
@@ -82,7 +84,7 @@ pub enum ActionKind {
     Skipped,
 }
 
-/// A problem that the user should fix.
+/// A warning or a note.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Warning {
     /// The kind of problem.

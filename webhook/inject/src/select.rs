@@ -24,10 +24,11 @@ pub struct Chosen<'o, 'a> {
 }
 
 /// Chooses the containers that the annotation names; else the one called `ascend`; else those that request NPUs; else
-/// the only one. Ordinary init containers are never chosen, native sidecars only by name.
+/// the only one, unless `lacks_npus`: then only other templates of the job request NPUs. Ordinary init containers are never chosen, native sidecars only by name.
 pub fn choose<'o, 'a>(
     spec: &'o PodSpec<'a>,
     options: &Options<'_>,
+    lacks_npus: bool,
     warnings: &mut Vec<Warning>,
 ) -> Vec<Chosen<'o, 'a>> {
     let containers = spec.containers.items();
@@ -46,6 +47,9 @@ pub fn choose<'o, 'a>(
     let npu = by(&Container::requests_npu);
     if !npu.is_empty() {
         return npu;
+    }
+    if lacks_npus {
+        return Vec::new();
     }
     if containers.len() == 1 {
         return by(&|_| true);

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use swansong_api::annotations::RECOVER_STRATEGY;
+use swansong_api::annotations::{PREFIX, RECOVER_STRATEGY};
 use swansong_api::env;
 use swansong_api::labels::PROCESS_RECOVER_ENABLE;
 use swansong_api::record::Record;
@@ -10,9 +10,10 @@ use swansong_api::strategy::{self, KNOWN, Strategies};
 
 use super::metadata::MetadataChanges;
 use super::report::Outcome;
-use super::view::{Container, Metadata, Object, Template};
+use super::view::{Container, Kept, Metadata, Object, Template};
 use crate::policy::Policy;
 use crate::reason::Reason;
+use crate::spelling;
 use crate::workload::{LocatedTemplate, WorkloadKind};
 
 /// Which templates of an object request an injection.
@@ -50,10 +51,16 @@ pub(super) fn read(
         check_spelling(jobs, outcome);
     }
     let job_triggered = jobs.as_ref().is_some_and(|jobs| jobs.triggered_by(&policy.triggers));
+    if let Some(job) = job {
+        check_keys(job, "", outcome);
+    }
     let mut request =
         InjectionRequest { templates: Vec::with_capacity(templates.len()), any_strategy: jobs.is_some() };
     for located in templates {
         let metadata = located.template.metadata.present();
+        if let Some(metadata) = metadata {
+            check_keys(metadata, &located.path, outcome);
+        }
         let own = metadata.and_then(|metadata| metadata.annotation(RECOVER_STRATEGY)).map(Strategies::parse);
         let mut triggered = job_triggered;
         if let Some(own) = &own {
@@ -83,6 +90,33 @@ pub(super) fn read(
         );
     }
     request
+}
+
+/// Warns about keys of `metadata` at `path` that are probably mistakes.
+fn check_keys(metadata: &Metadata<'_>, path: &str, outcome: &mut Outcome) {
+    let place = if path.is_empty() { String::new() } else { format!(" on {path}") };
+    for key in metadata.labels.present().into_iter().flat_map(Kept::keys) {
+        if spelling::resembles_strategy(key) {
+            outcome.warn(
+                Reason::StrategyIsLabel,
+                format!("label {key:?}{place} has no effect; write it as annotation {RECOVER_STRATEGY}"),
+            );
+        }
+    }
+    for key in metadata.annotations.present().into_iter().flat_map(Kept::keys) {
+        if key != RECOVER_STRATEGY && spelling::resembles_strategy(key) {
+            outcome.warn(
+                Reason::StrategyMisspelled,
+                format!("annotation {key:?}{place} has no effect; rename it to {RECOVER_STRATEGY:?} if that is meant"),
+            );
+        } else if key.starts_with(PREFIX)
+            && let Err(nearest) = spelling::check_option(key)
+        {
+            let advice = nearest
+                .map_or_else(|| "remove it".to_owned(), |nearest| format!("did you mean {nearest:?}?"));
+            outcome.warn(Reason::OptionUnknown, format!("annotation {key:?}{place} is unknown; {advice}"));
+        }
+    }
 }
 
 /// The trigger in the variables that ascend-operator adds to a Pod (`env.go` `addEnvByStrategy`).
@@ -186,21 +220,22 @@ fn check_template(
 }
 
 /// Changes the job's own metadata to what MindCluster reads, and warns about what else the job lacks. Called only if at
-/// least one template was injected.
+/// least one template was injected. Returns whether the annotations fit.
 pub(super) fn amend_job(
     kind: WorkloadKind,
     object: &Object<'_>,
     templates: &[LocatedTemplate<'_, '_>],
     policy: &Policy,
     outcome: &mut Outcome,
-) {
-    let Some(metadata) = object.metadata().present() else { return };
+) -> bool {
+    let Some(metadata) = object.metadata().present() else { return true };
     let mut changes = MetadataChanges::default();
     match kind {
         WorkloadKind::AscendJob => {
             let raw = metadata.annotation(RECOVER_STRATEGY).unwrap_or_default();
             let strategies = Strategies::parse(raw);
-            if strategies.is_padded() && strategies.triggered_by(&policy.triggers) {
+            // The record keeps the original list, so a long one isn't rewritten.
+            if raw.len() <= 1024 && strategies.is_padded() && strategies.triggered_by(&policy.triggers) {
                 let normalised = strategies.normalised();
                 report_rewritten(&normalised, outcome);
                 changes.rewritten.push((RECOVER_STRATEGY, raw.to_owned(), normalised));
@@ -226,9 +261,9 @@ pub(super) fn amend_job(
             amend_volcano_job(metadata, &mut changes, outcome);
             warn_of_missing_operator(templates, outcome);
         }
-        _ => return,
+        _ => return true,
     }
-    changes.emit("", object.metadata(), Record::default(), &mut outcome.operations, &mut outcome.warnings);
+    changes.emit("", object.metadata(), Record::default(), &mut outcome.operations, &mut outcome.warnings)
 }
 
 fn amend_volcano_job(metadata: &Metadata<'_>, changes: &mut MetadataChanges, outcome: &mut Outcome) {

@@ -1,7 +1,7 @@
 //! Finds the pod templates of each kind of workload.
 
 use crate::operation::escape;
-use crate::view::{Object, Slot, Template};
+use crate::view::{Holder, Object, Slot, Template};
 
 /// A kind of object that holds pod templates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,16 +64,24 @@ pub struct LocatedTemplate<'o, 'a> {
     pub rank_zero: Option<bool>,
     /// Number of its pods that run at a time.
     pub pods: i64,
+    /// Whether only other templates of the object request NPUs.
+    pub lacks_npus: bool,
 }
 
 /// The pod templates of `object`, in its own order.
 ///
 /// Rank 0 is the replica type Master, Scheduler or Chief of an AscendJob, for which ascend-operator creates the Service;
-/// the first task of a Volcano Job; any pod of a kind without ranks.
+/// the first task of a Volcano Job that requests NPUs; any pod of a kind without ranks.
 pub fn templates<'o, 'a>(object: &'o Object<'a>) -> Vec<LocatedTemplate<'o, 'a>> {
     let workload = match object {
         Object::Pod(template) => {
-            return vec![LocatedTemplate { path: String::new(), template, rank_zero: None, pods: 1 }];
+            return vec![LocatedTemplate {
+                path: String::new(),
+                template,
+                rank_zero: None,
+                pods: 1,
+                lacks_npus: false,
+            }];
         }
         Object::Workload(workload) => workload,
     };
@@ -88,18 +96,22 @@ pub fn templates<'o, 'a>(object: &'o Object<'a>) -> Vec<LocatedTemplate<'o, 'a>>
                 template,
                 rank_zero: Some(is_rank_zero_type(replica_type)),
                 pods: count(&replica_spec.replicas),
+                lacks_npus: false,
             });
         }
     }
+    let requests_npu = |task: &Holder<'_>| task.template.present().is_some_and(Template::requests_npu);
+    let first = spec.tasks.items().iter().position(requests_npu).unwrap_or(0);
     for (index, task) in spec.tasks.items().iter().enumerate() {
         if let Some(template) = task.template.present() {
-            let rank_zero = Some(index == 0);
+            let rank_zero = Some(index == first);
             let pods = count(&task.replicas);
             found.push(LocatedTemplate {
                 path: format!("/spec/tasks/{index}/template"),
                 template,
                 rank_zero,
                 pods,
+                lacks_npus: false,
             });
         }
     }
@@ -110,12 +122,24 @@ pub fn templates<'o, 'a>(object: &'o Object<'a>) -> Vec<LocatedTemplate<'o, 'a>>
             template,
             rank_zero: Some(true),
             pods,
+            lacks_npus: false,
         });
     }
     let job_spec = spec.job_template.present().and_then(|job| job.spec.present());
     if let Some((spec, template)) = job_spec.and_then(|spec| Some((spec, spec.template.present()?))) {
         let path = "/spec/jobTemplate/spec/template".to_owned();
-        found.push(LocatedTemplate { path, template, rank_zero: Some(true), pods: count(&spec.parallelism) });
+        found.push(LocatedTemplate {
+            path,
+            template,
+            rank_zero: Some(true),
+            pods: count(&spec.parallelism),
+            lacks_npus: false,
+        });
+    }
+    if found.iter().any(|located| located.template.requests_npu()) {
+        for located in &mut found {
+            located.lacks_npus = !located.template.requests_npu();
+        }
     }
     found
 }

@@ -21,7 +21,7 @@ pub const VERSION: u32 = 1;
 pub struct Record {
     /// Format of this record.
     pub version: u32,
-    /// Annotations that were added beside this one.
+    /// Annotations that were added beside this one, with the [`summary`] of their values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// Labels that were added.
@@ -48,9 +48,12 @@ pub struct Record {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContainerRecord {
-    /// Environment variables that were added, except `LD_PRELOAD`, with their values; `null` is a valueFrom.
+    /// Environment variables that were added, except `LD_PRELOAD`, with the [`summary`] of their literal values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub env: BTreeMap<String, Option<String>>,
+    pub env: BTreeMap<String, String>,
+    /// Environment variables that were added with a fieldRef, with its fieldPath.
+    #[serde(rename = "fieldRefs", skip_serializing_if = "BTreeMap::is_empty")]
+    pub field_refs: BTreeMap<String, String>,
     /// Ports that were added, as `8000/TCP ttp-port`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<String>,
@@ -73,15 +76,16 @@ pub struct PreloadRecord {
     pub libraries: Vec<String>,
     /// The user's entry that they were joined to; `None` if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub former: Option<OriginalPreload>,
+    pub original: Option<OriginalPreload>,
 }
 
-/// An `LD_PRELOAD` entry as the user wrote it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The state of an `LD_PRELOAD` entry before the injection. The user's paths remain in the joined value, so the record
+/// doesn't repeat them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum OriginalPreload {
-    /// It had this literal value.
-    Value(String),
+    /// It had a literal value.
+    Value,
     /// It had no value.
     Absent,
     /// Its value was `null`.
@@ -90,14 +94,17 @@ pub enum OriginalPreload {
     ValueFrom,
 }
 
-impl OriginalPreload {
-    /// The literal value; empty if there was none.
-    pub fn literal(&self) -> &str {
-        match self {
-            Self::Value(text) => text,
-            Self::Absent | Self::Null | Self::ValueFrom => "",
-        }
+/// The recorded form of a value: the value itself, or length and digest of a long one.
+pub fn summary(value: &str) -> String {
+    const LONGEST: usize = 64;
+    if value.len() <= LONGEST && !value.starts_with('#') {
+        return value.to_owned();
     }
+    // FNV-1a, which is enough to detect a change by the user.
+    let digest = value.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
+        (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("#{}:{digest:016x}", value.len())
 }
 
 /// The annotation can't be read.
@@ -161,6 +168,7 @@ impl Record {
 impl ContainerRecord {
     fn extend_by(&mut self, newer: Self) {
         self.env.extend(newer.env);
+        self.field_refs.extend(newer.field_refs);
         extend(&mut self.ports, newer.ports);
         match (&mut self.preload, newer.preload) {
             (Some(older), Some(newer)) => extend(&mut older.libraries, newer.libraries),
@@ -186,10 +194,10 @@ mod tests {
 
     fn record() -> Record {
         let ascend = ContainerRecord {
-            env: BTreeMap::from([("POD_IP".to_owned(), None)]),
+            field_refs: BTreeMap::from([("POD_IP".to_owned(), "status.podIP".to_owned())]),
             preload: Some(PreloadRecord {
                 libraries: vec!["/o.so".to_owned()],
-                former: Some(OriginalPreload::Value("/a.so".to_owned())),
+                original: Some(OriginalPreload::Value),
             }),
             ..ContainerRecord::default()
         };
@@ -201,9 +209,18 @@ mod tests {
         let text = record().into_annotation();
         assert_eq!(
             text,
-            r#"{"version":1,"containers":{"ascend":{"env":{"POD_IP":null},"preload":{"libraries":["/o.so"],"former":{"value":"/a.so"}}}}}"#
+            r#"{"version":1,"containers":{"ascend":{"fieldRefs":{"POD_IP":"status.podIP"},"preload":{"libraries":["/o.so"],"original":"value"}}}}"#
         );
         assert_eq!(Record::parse(&text).expect("own output"), Record { version: 1, ..record() });
+    }
+
+    #[test]
+    fn summary_of_a_long_value_is_short_and_differs() {
+        assert_eq!(summary("8000"), "8000");
+        let long = "x".repeat(300_000);
+        assert!(summary(&long).len() < 32);
+        assert_ne!(summary(&long), summary(&format!("{}y", "x".repeat(299_999))));
+        assert_ne!(summary("#4:8000"), "#4:8000");
     }
 
     #[test]
@@ -218,11 +235,12 @@ mod tests {
         let (mut newer, mut both) = (record(), record());
         let library = || vec!["/p.so".to_owned()];
         let ascend = newer.containers.get_mut("ascend").expect("there");
-        ascend.preload = Some(PreloadRecord { libraries: library(), former: Some(OriginalPreload::Absent) });
-        ascend.env.insert("POD_IP".to_owned(), Some("newer".to_owned()));
+        ascend.preload =
+            Some(PreloadRecord { libraries: library(), original: Some(OriginalPreload::Absent) });
+        ascend.env.insert("TTP_PORT".to_owned(), "8000".to_owned());
         let ascend = both.containers.get_mut("ascend").expect("there");
         ascend.preload.as_mut().expect("there").libraries.extend(library());
-        ascend.env.insert("POD_IP".to_owned(), Some("newer".to_owned()));
+        ascend.env.insert("TTP_PORT".to_owned(), "8000".to_owned());
         assert_eq!(record().extended_by(newer), both);
     }
 }

@@ -1,14 +1,13 @@
 //! Undoes the injection of one container.
 
-use std::collections::BTreeSet;
-
 use swansong_api::env::{LD_PRELOAD, ORIGINAL_LD_PRELOAD};
 use swansong_api::preload::entries;
-use swansong_api::record::{ContainerRecord, OriginalPreload, PreloadRecord};
+use swansong_api::record::{ContainerRecord, OriginalPreload, PreloadRecord, summary};
 
 use super::Undo;
 use crate::operation::Operation;
 use crate::original::Original;
+use crate::preload;
 use crate::view::{Container, EnvVar, Slot};
 
 /// The undo of one container.
@@ -24,9 +23,12 @@ impl ContainerUndo<'_, '_, '_> {
     pub(super) fn run(mut self) {
         // Edits first, while the indices of the view are valid.
         let mut env: Vec<usize> = self.preload().into_iter().collect();
-        for (name, written) in &self.record.env {
+        let literals = self.record.env.iter().map(|(name, written)| (name, written, false));
+        let references = self.record.field_refs.iter().map(|(name, path)| (name, path, true));
+        for (name, written, is_reference) in literals.chain(references) {
+            let is_ours = if is_reference { refers_to_field } else { has_value };
             match self.container.last_env(name) {
-                Some((index, entry)) if is(entry, written.as_deref()) => env.push(index),
+                Some((index, entry)) if is_ours(entry, written) => env.push(index),
                 Some(_) => self.report_changed(&format!("env {name}")),
                 None => {}
             }
@@ -43,36 +45,31 @@ impl ContainerUndo<'_, '_, '_> {
 
     /// Removes the libraries from LD_PRELOAD. Returns the index of an entry to remove.
     fn preload(&mut self) -> Option<usize> {
-        let PreloadRecord { libraries, former } = self.record.preload.as_ref()?;
+        let PreloadRecord { libraries, original } = self.record.preload.as_ref()?;
         let list = format!("{}/env", self.path);
         let entry = self.container.last_env(LD_PRELOAD);
         let found = entry.and_then(|(index, entry)| Some((index, without(entry, libraries)?)));
-        if let Some(OriginalPreload::ValueFrom) = former
-            && let Some((original, _)) = self.container.last_env(ORIGINAL_LD_PRELOAD)
+        if let Some(OriginalPreload::ValueFrom) = original
+            && let Some((renamed, _)) = self.container.last_env(ORIGINAL_LD_PRELOAD)
         {
             // The source gets its name back unless the user added entries to the reference.
             let reference = format!("$({ORIGINAL_LD_PRELOAD})");
-            let only = found.as_ref().is_some_and(|(_, rest)| rest.iter().all(|path| *path == reference));
+            let only = found.as_ref().is_some_and(|(_, rest)| entries(rest).all(|path| path == reference));
             if only || entry.is_none() {
-                let name = format!("{list}/{original}/name");
+                let name = format!("{list}/{renamed}/name");
                 self.undo.operations.push(Operation::replace(name, &LD_PRELOAD));
                 return found.map(|(index, _)| index);
             }
         }
         let (index, rest) = found?;
-        if former.is_none() && rest.is_empty() {
-            return Some(index);
-        }
-        let value = format!("{list}/{index}/value");
-        let before = former.as_ref().map_or("", OriginalPreload::literal);
-        let same = entries(before).collect::<BTreeSet<_>>() == rest.iter().copied().collect();
-        self.undo.operations.push(match former {
-            Some(OriginalPreload::Value(text)) if same => Operation::replace(value, text),
-            Some(OriginalPreload::Null) if same => Operation::replace(value, &()),
-            Some(OriginalPreload::Absent) if same => Operation::remove(value),
-            // The user changed the rest since.
-            _ => Operation::replace(value, &rest.join(":")),
-        });
+        let path = format!("{list}/{index}/value");
+        let operation = match original {
+            None if rest.is_empty() => return Some(index),
+            Some(OriginalPreload::Null) if rest.is_empty() => Operation::replace(path, &()),
+            Some(OriginalPreload::Absent) if rest.is_empty() => Operation::remove(path),
+            _ => Operation::replace(path, &rest),
+        };
+        self.undo.operations.push(operation);
         None
     }
 
@@ -110,23 +107,20 @@ impl ContainerUndo<'_, '_, '_> {
     }
 }
 
-/// Whether an entry has the written value; `None` is a valueFrom.
-fn is(entry: &EnvVar<'_>, written: Option<&str>) -> bool {
-    let sourced = entry.value_from.present().is_some();
-    match written {
-        Some(written) => !sourced && entry.value.present().is_some_and(|now| **now == *written),
-        None => sourced,
-    }
+/// Whether an entry has the recorded literal value.
+fn has_value(entry: &EnvVar<'_>, recorded: &str) -> bool {
+    entry.value_from.present().is_none() && entry.value.present().is_some_and(|now| summary(now) == recorded)
 }
 
-/// The paths of an entry without `libraries`; `None` if it has none of them.
-fn without<'e>(entry: &'e EnvVar<'_>, libraries: &[String]) -> Option<Vec<&'e str>> {
-    let value = match (&entry.value_from, &entry.value) {
-        (Slot::Absent | Slot::Null, Slot::Present(value)) => &**value,
-        _ => return None,
-    };
-    let all: Vec<&str> = entries(value).collect();
-    let rest: Vec<&str> =
-        all.iter().copied().filter(|path| !libraries.iter().any(|library| library == path)).collect();
-    (rest.len() < all.len()).then_some(rest)
+/// Whether an entry has the recorded fieldRef, also with the default `apiVersion`.
+fn refers_to_field(entry: &EnvVar<'_>, path: &str) -> bool {
+    entry.value_from.present().is_some_and(|source| source.unread == 0 && source.is_field(path))
+}
+
+/// The value of an entry without `libraries`; `None` if it has none of them.
+fn without(entry: &EnvVar<'_>, libraries: &[String]) -> Option<String> {
+    match (&entry.value_from, &entry.value) {
+        (Slot::Absent | Slot::Null, Slot::Present(value)) => preload::remove(value, libraries),
+        _ => None,
+    }
 }

@@ -5,7 +5,7 @@ mod container;
 use std::collections::BTreeMap;
 
 use swansong_api::annotations::INJECTED;
-use swansong_api::record::{ContainerRecord, Record, RecordError};
+use swansong_api::record::{ContainerRecord, Record, RecordError, summary};
 use swansong_api::strategy::Strategies;
 
 use self::container::ContainerUndo;
@@ -143,7 +143,7 @@ fn still_written<'r, K>(
     let mut ours = Vec::new();
     for (key, value) in written {
         match now.and_then(|map| map.get(key)).and_then(Slot::present) {
-            Some(now) if **now == **value => ours.push(key.as_str()),
+            Some(now) if summary(now) == *value => ours.push(key.as_str()),
             Some(_) => remaining.push(format!("{what} {key} was changed since and stays")),
             None => {}
         }

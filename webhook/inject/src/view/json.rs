@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// A member that may be absent, `null` or present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -84,6 +84,8 @@ pub struct Kept<'a, K, V> {
     pub(super) members: Vec<(Text<'a>, V)>,
     /// Number of all members.
     pub len: usize,
+    /// Bytes of the keys and string values of the other members.
+    pub other_bytes: usize,
     keys: PhantomData<K>,
 }
 
@@ -94,6 +96,11 @@ pub trait Keys {
 }
 
 impl<K, V> Kept<'_, K, V> {
+    /// The keys of the kept members.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.members.iter().map(|(key, _)| &**key)
+    }
+
     /// The last member named `key`.
     pub fn get(&self, key: &str) -> Option<&V> {
         self.members.iter().rev().find(|(name, _)| &**name == key).map(|(_, value)| value)
@@ -111,19 +118,105 @@ impl<'de: 'a, 'a, K: Keys, V: Deserialize<'de>> Deserialize<'de> for Kept<'a, K,
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut kept = Kept { members: Vec::new(), len: 0, keys: PhantomData };
+                let mut kept = Kept { members: Vec::new(), len: 0, other_bytes: 0, keys: PhantomData };
                 while let Some(key) = map.next_key::<Text<'de>>()? {
                     kept.len += 1;
                     if K::keep(&key) {
                         kept.members.push((key, map.next_value()?));
                     } else {
-                        map.next_value::<IgnoredAny>()?;
+                        kept.other_bytes += key.len() + map.next_value::<StringLength>()?.0;
                     }
                 }
                 Ok(kept)
             }
         }
         deserializer.deserialize_map(KeptVisitor(PhantomData))
+    }
+}
+
+/// The length of a string; 0 for other values.
+struct StringLength(usize);
+
+impl<'de> Deserialize<'de> for StringLength {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ScalarVisitor(|scalar| match scalar {
+            Scalar::String(text) => Self(text.len()),
+            _ => Self(0),
+        }))
+    }
+}
+
+/// A quantity of a resource.
+#[derive(Debug, Clone, Copy)]
+pub struct Quantity {
+    /// Whether it is more than zero.
+    pub is_positive: bool,
+}
+
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ScalarVisitor(|scalar| Self {
+            is_positive: match scalar {
+                Scalar::Number(number) => number > 0.0,
+                // The mantissa is before the suffix or exponent.
+                Scalar::String(text) => text
+                    .bytes()
+                    .take_while(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'+'))
+                    .any(|byte| matches!(byte, b'1'..=b'9')),
+                Scalar::Other => false,
+            },
+        }))
+    }
+}
+
+enum Scalar<'s> {
+    String(&'s str),
+    Number(f64),
+    Other,
+}
+
+/// Reads any JSON value; the function gets what is not a string or number as [`Scalar::Other`].
+struct ScalarVisitor<T>(fn(Scalar<'_>) -> T);
+
+impl<'de, T> Visitor<'de> for ScalarVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<T, E> {
+        Ok((self.0)(Scalar::String(text)))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<T, E> {
+        Ok((self.0)(Scalar::Number(if number > 0 { 1.0 } else { 0.0 })))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<T, E> {
+        Ok((self.0)(Scalar::Number(if number > 0 { 1.0 } else { 0.0 })))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<T, E> {
+        Ok((self.0)(Scalar::Number(number)))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<T, E> {
+        Ok((self.0)(Scalar::Other))
+    }
+
+    fn visit_unit<E>(self) -> Result<T, E> {
+        Ok((self.0)(Scalar::Other))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<T, A::Error> {
+        IgnoredAny.visit_seq(seq)?;
+        Ok((self.0)(Scalar::Other))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        IgnoredAny.visit_map(map)?;
+        Ok((self.0)(Scalar::Other))
     }
 }
 

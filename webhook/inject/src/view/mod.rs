@@ -14,7 +14,8 @@ pub use self::affinity::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PreferredTerm, Requirement,
 };
 use self::json::view;
-pub use self::json::{Kept, Keys, Ordered, Slot, Text};
+pub use self::json::{Kept, Keys, Ordered, Quantity, Slot, Text};
+use crate::spelling;
 use crate::workload::WorkloadKind;
 
 /// Keeps `recover-strategy` and Swansong's own annotations.
@@ -23,7 +24,9 @@ pub struct AnnotationKeys;
 
 impl Keys for AnnotationKeys {
     fn keep(key: &str) -> bool {
-        key == annotations::RECOVER_STRATEGY || key.starts_with(annotations::PREFIX)
+        key.starts_with(annotations::PREFIX)
+            || matches!(key, annotations::MIRROR_POD | annotations::JOB_COMPLETION_INDEX)
+            || spelling::resembles_strategy(key)
     }
 }
 
@@ -35,6 +38,8 @@ impl Keys for LabelKeys {
     fn keep(key: &str) -> bool {
         matches!(key, labels::PROCESS_RECOVER_ENABLE | labels::REPLICA_TYPE | labels::VOLCANO_JOB_NAME)
             || key.starts_with("training.kubeflow.org/")
+            || labels::POD_INDICES.contains(&key)
+            || spelling::resembles_strategy(key)
     }
 }
 
@@ -85,6 +90,12 @@ impl Metadata<'_> {
         self.annotations.present()?.get(key)?.present().map(|text| &**text)
     }
 
+    /// Bytes of all annotations, as the API server counts them.
+    pub fn total_annotations_length(&self) -> usize {
+        self.annotations_length()
+            + self.annotations.present().map_or(0, |annotations| annotations.other_bytes)
+    }
+
     /// Bytes of the kept annotations.
     pub fn annotations_length(&self) -> usize {
         let members = self.annotations.present().map_or(&[][..], |annotations| &annotations.members);
@@ -114,6 +125,13 @@ view! {
         pub metadata: "metadata" => Slot<Metadata<'a>>,
         /// The pods' spec.
         pub spec: "spec" => Slot<PodSpec<'a>>,
+    }
+}
+
+impl Template<'_> {
+    /// Whether a container requests an NPU.
+    pub fn requests_npu(&self) -> bool {
+        self.spec.present().is_some_and(|spec| spec.containers.items().iter().any(Container::requests_npu))
     }
 }
 
@@ -191,9 +209,10 @@ impl Container<'_> {
     /// Whether the container requests an NPU.
     pub fn requests_npu(&self) -> bool {
         self.resources.present().is_some_and(|resources| {
-            [&resources.limits, &resources.requests]
-                .into_iter()
-                .any(|list| list.present().is_some_and(|kept| !kept.members.is_empty()))
+            [&resources.limits, &resources.requests].into_iter().any(|list| {
+                list.present()
+                    .is_some_and(|kept| kept.members.iter().any(|(_, quantity)| quantity.is_positive))
+            })
         })
     }
 
@@ -207,9 +226,9 @@ view! {
     /// View of `resources` of a container.
     pub struct Resources<'a> {
         /// Limits of NPUs.
-        pub limits: "limits" => Slot<Kept<'a, NpuKeys, IgnoredAny>>,
+        pub limits: "limits" => Slot<Kept<'a, NpuKeys, Quantity>>,
         /// Requests for NPUs.
-        pub requests: "requests" => Slot<Kept<'a, NpuKeys, IgnoredAny>>,
+        pub requests: "requests" => Slot<Kept<'a, NpuKeys, Quantity>>,
     }
 }
 
@@ -221,7 +240,50 @@ view! {
         /// Its literal value.
         pub value: "value" => Slot<Text<'a>>,
         /// Its source, when not literal.
-        pub value_from: "valueFrom" => Slot<IgnoredAny>,
+        pub value_from: "valueFrom" => Slot<ValueFrom<'a>>,
+    }
+
+    /// View of the source of an environment variable.
+    pub struct ValueFrom<'a> {
+        /// A key of a ConfigMap.
+        pub config_map_key_ref: "configMapKeyRef" => Slot<KeyRef<'a>>,
+        /// A key of a Secret.
+        pub secret_key_ref: "secretKeyRef" => Slot<KeyRef<'a>>,
+        /// A field of the Pod.
+        pub field_ref: "fieldRef" => Slot<FieldRef<'a>>,
+    }
+
+    /// View of a reference to a key.
+    pub struct KeyRef<'a> {
+        /// Whether the variable is omitted if the key is missing.
+        pub optional: "optional" => Slot<bool>,
+    }
+
+    /// View of a reference to a field of the Pod.
+    pub struct FieldRef<'a> {
+        /// Version of the path; `v1` by default.
+        pub api_version: "apiVersion" => Slot<Text<'a>>,
+        /// Path of the field.
+        pub field_path: "fieldPath" => Slot<Text<'a>>,
+    }
+}
+
+impl ValueFrom<'_> {
+    /// Whether the variable may be missing.
+    pub fn is_optional(&self) -> bool {
+        let references = [&self.config_map_key_ref, &self.secret_key_ref];
+        references.into_iter().any(|reference| {
+            reference.present().is_some_and(|reference| reference.optional.present() == Some(&true))
+        })
+    }
+
+    /// Whether it is the field at `path`.
+    pub fn is_field(&self, path: &str) -> bool {
+        self.field_ref.present().is_some_and(|field| {
+            field.unread == 0
+                && field.field_path.present().is_some_and(|present| **present == *path)
+                && field.api_version.present().is_none_or(|version| &**version == "v1")
+        })
     }
 }
 

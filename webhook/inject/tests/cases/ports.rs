@@ -85,8 +85,8 @@ fn under_host_network_only_rank_zero_declares_ports() {
     let ports = |replica: &str| specs[replica]["template"]["spec"]["containers"][0]["ports"].clone();
     assert_eq!(names(&ports("Master"), "containerPort"), [8000, 9601]);
     assert_eq!(ports("Worker"), Value::Null);
-    assert_eq!(injected.warned(), [Reason::HostNetworkNotRankZero]);
-    assert!(injected.outcome.warnings[0].message.starts_with("replica Worker, container ascend: "));
+    assert_eq!(injected.noted(), [Reason::HostNetworkNotRankZero]);
+    assert!(injected.outcome.notes[0].message.starts_with("replica Worker, container ascend: "));
 
     for (labels, env, expected) in [
         (json!({"training.kubeflow.org/job-role": "master"}), json!([]), true),

@@ -202,3 +202,70 @@ fn library_paths_come_from_annotation_then_image_then_default() {
     assert_eq!(injected.env("LD_PRELOAD").unwrap(), "/i/libmspti.so:/a/libtaskd.so");
     assert_eq!(injected.warned(), [Reason::OptionInvalid]);
 }
+
+#[test]
+fn libraries_that_must_be_first_stay_first() {
+    for library in
+        ["/gcc/libasan.so", "/gcc/libtsan.so.2", "/lib/libgomp.so.1", "/torch.libs/libgomp-6e1a1d1b.so.1.0.0"]
+    {
+        let object = preload(library);
+        let injected = pod(&object);
+        assert_eq!(injected.env("LD_PRELOAD").unwrap(), &json!(format!("{library}:{}", ours())));
+        assert_eq!(injected.action("env.LD_PRELOAD").unwrap().reason, Reason::PreloadKeptFirst);
+        assert_eq!(crate::support::undone(WorkloadKind::Pod, &injected.object), object);
+    }
+    let policy = Policy { preload_keep_first: vec!["libjemalloc*".to_owned()], ..Policy::default() };
+    let injected = run(WorkloadKind::Pod, &preload("/lib/libjemalloc.so.2"), &policy);
+    assert_eq!(injected.env("LD_PRELOAD").unwrap(), &json!(format!("/lib/libjemalloc.so.2:{}", ours())));
+}
+
+#[test]
+fn an_annotation_sets_the_order_of_one_pod() {
+    for (order, user, expected) in [
+        ("last", "/a.so", format!("/a.so:{}", ours())),
+        ("first", "/gcc/libasan.so", format!("{}:/gcc/libasan.so", ours())),
+    ] {
+        let mut object = preload(user);
+        object["metadata"]["annotations"]["swansong.dev/preload-order"] = json!(order);
+        assert_eq!(pod(&object).env("LD_PRELOAD").unwrap(), &json!(expected));
+    }
+    let mut object = preload("/a.so");
+    object["metadata"]["annotations"]["swansong.dev/preload-order"] = json!("middle");
+    assert_eq!(pod(&object).warned(), [Reason::OptionInvalid]);
+}
+
+#[test]
+fn a_library_of_the_user_at_another_path_counts_as_ours() {
+    let injected = pod(&preload("/opt/venv/libs/libtaskd.so:/opt/cann/lib64/libmspti.so"));
+    assert_eq!(injected.env("LD_PRELOAD").unwrap(), "/opt/venv/libs/libtaskd.so:/opt/cann/lib64/libmspti.so");
+    assert_eq!(injected.noted(), [Reason::PreloadFromOtherPath, Reason::PreloadFromOtherPath]);
+    assert!(injected.warned().is_empty());
+    let injected = pod(&preload("/opt/venv/libs/libtaskd.so"));
+    assert_eq!(injected.env("LD_PRELOAD").unwrap(), &json!(format!("{MSPTI}:/opt/venv/libs/libtaskd.so")));
+}
+
+#[test]
+fn an_optional_preload_is_left_alone_with_a_warning() {
+    for key in ["configMapKeyRef", "secretKeyRef"] {
+        let source = json!({key: {"name": "c", "key": "k", "optional": true}});
+        let object = ascend(json!({"env": [{"name": "LD_PRELOAD", "valueFrom": source}]}));
+        let injected = pod(&object);
+        assert_eq!(injected.warned(), [Reason::PreloadValueFromOptional]);
+        assert_eq!(injected.env("LD_PRELOAD").unwrap(), &source);
+        assert_eq!(injected.env("SWANSONG_ORIGINAL_LD_PRELOAD"), None);
+        assert_eq!(crate::support::undone(WorkloadKind::Pod, &injected.object), object);
+    }
+}
+
+#[test]
+fn a_configured_ttp_port_is_warned_about_for_the_port_of_mindspeed() {
+    let policy = Policy {
+        ttp_port: swansong_inject::policy::NamedPort { name: "ttp-port".to_owned(), port: 8100 },
+        ..Policy::default()
+    };
+    let ttp_port = |value: &str| ascend(json!({"env": [{"name": "TTP_PORT", "value": value}]}));
+    assert!(run(WorkloadKind::Pod, &ttp_port("8000"), &policy).warned().is_empty());
+    let injected = run(WorkloadKind::Pod, &ttp_port("8100"), &policy);
+    assert_eq!(injected.warned(), [Reason::TtpPortNotDefault]);
+    assert!(injected.outcome.warnings[0].message.contains("connects to 8000"));
+}

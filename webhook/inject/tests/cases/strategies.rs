@@ -16,7 +16,7 @@ fn the_strategy_of_an_ascend_job_is_normalised() {
     assert_eq!(injected.object["metadata"]["annotations"]["recover-strategy"], "recover,dump");
     let template = &injected.object["spec"]["replicaSpecs"]["Master"]["template"];
     assert_eq!(template["metadata"]["annotations"]["recover-strategy"], "recover,dump");
-    assert_eq!(injected.warned(), [Reason::StrategyNormalised]);
+    assert_eq!(injected.noted(), [Reason::StrategyNormalised]);
     assert_eq!(injected.outcome.strategies, ["recover", "dump"]);
 }
 
@@ -145,4 +145,30 @@ fn a_strategy_of_blanks_is_not_warned_about() {
     }));
     assert_eq!(injected.outcome.skip, Some(Reason::StrategyWithoutDump));
     assert!(injected.outcome.warnings.is_empty(), "{:?}", injected.outcome.warnings);
+}
+
+#[test]
+fn a_strategy_in_the_wrong_place_is_warned_about() {
+    let mut object = job("dump");
+    object["metadata"]["annotations"] = json!({"recover_strategy": "dump"});
+    object["metadata"]["labels"] = json!({"recover-strategy": "dump"});
+    let injected = run(WorkloadKind::AscendJob, &object, &Policy::default());
+    assert_eq!(injected.warned(), [Reason::StrategyIsLabel, Reason::StrategyMisspelled]);
+    assert_eq!(injected.outcome.skip, Some(Reason::NoStrategy));
+    assert_eq!(injected.object, object);
+
+    // A no-break space before the key.
+    object["metadata"] = json!({"annotations": {"\u{a0}recover-strategy": "dump"}});
+    let injected = run(WorkloadKind::AscendJob, &object, &Policy::default());
+    assert_eq!(injected.warned(), [Reason::StrategyMisspelled]);
+    assert!(injected.outcome.warnings[0].message.contains("\\u{a0}"), "{:?}", injected.outcome.warnings);
+}
+
+#[test]
+fn an_unknown_option_is_warned_about_with_the_nearest_one() {
+    let mut object = ascend(json!({}));
+    object["metadata"]["annotations"]["swansong.dev/skip-preloads"] = json!("ascend");
+    let injected = pod(&object);
+    assert_eq!(injected.warned(), [Reason::OptionUnknown]);
+    assert!(injected.outcome.warnings[0].message.contains("did you mean \"swansong.dev/skip-preload\"?"));
 }

@@ -80,7 +80,7 @@ fn undo_removes_only_our_libraries_from_a_changed_preload() {
     let value = |text: &str| json!([{"name": "LD_PRELOAD", "value": text}]);
     for (before, now, after) in [
         // Joined to what was there.
-        (value("/a.so  /b.so"), "{}:/c.so", value("/a.so:/b.so:/c.so")),
+        (value("/a.so  /b.so"), "{}:/c.so", value("/a.so  /b.so:/c.so")),
         (value("/a.so  /b.so"), "{}", value("/a.so  /b.so")),
         (value("/a.so"), "/mine.so", value("/mine.so")),
         // An entry of ours.
@@ -124,4 +124,15 @@ fn undo_reports_what_remains() {
     pod["spec"]["containers"][0]["name"] = "renamed".into();
     let undo = undo::uninject(WorkloadKind::Pod, &pod.to_string()).expect("a record");
     assert!(undo.remaining[0].starts_with("container ascend no longer exists"), "{:?}", undo.remaining);
+}
+
+#[test]
+fn undo_keeps_a_pod_ip_changed_since_but_not_one_with_defaults() {
+    let source = |path: &str| json!({"fieldRef": {"apiVersion": "v1", "fieldPath": path}});
+    let undone =
+        edited(json!([]), |container| entry(container, "POD_IP")["valueFrom"] = source("status.podIP"));
+    assert_eq!(undone["env"], json!([]));
+    let undone =
+        edited(json!([]), |container| entry(container, "POD_IP")["valueFrom"] = source("status.hostIP"));
+    assert_eq!(undone["env"], json!([{"name": "POD_IP", "valueFrom": source("status.hostIP")}]));
 }

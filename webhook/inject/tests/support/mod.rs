@@ -56,6 +56,10 @@ impl Injected {
         self.outcome.warnings.iter().map(|warning| warning.reason).collect()
     }
 
+    pub fn noted(&self) -> Vec<Reason> {
+        self.outcome.notes.iter().map(|note| note.reason).collect()
+    }
+
     /// The action on a field of the only container of the only template.
     pub fn action(&self, field: &str) -> Option<&Action> {
         let [template] = &self.outcome.templates[..] else { panic!("one template") };
