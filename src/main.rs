@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("swansong: {error:#}");
+            eprintln!("swansong: {}", cli::printable(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

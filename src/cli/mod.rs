@@ -10,3 +10,5 @@ pub(crate) mod relay;
 mod signals;
 pub(crate) mod uninject;
 pub(crate) mod webhook;
+
+pub(crate) use self::files::printable;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use swansong_inject::undo::{UndoError, uninject};
 
-use super::files::{Files, Format, ObjectFault, patch_all, print, render};
+use super::files::{Files, Format, ObjectFault, patch_all, print, printable, render};
 
 /// Remove exactly what was injected
 ///
@@ -32,7 +32,8 @@ impl Uninject {
             })?;
             for what in undo.remaining {
                 // Writing to a String can't fail.
-                let _ = writeln!(warnings, "warning: {} {}: {what}", object.kind, object.place());
+                let message = format!("warning: {} {}: {what}", object.kind, object.place());
+                let _ = writeln!(warnings, "{}", printable(&message));
             }
             Ok(undo.operations)
         })?;

@@ -52,6 +52,14 @@ pub enum Problem {
     /// The aliases expand to too many values.
     #[error("its aliases expand to more than {0} values; write them out")]
     TooBig(usize),
+    /// The aliases expand to too much text.
+    #[error("its aliases expand to more than {0} bytes; write them out")]
+    AliasesTooLarge(usize),
+    /// A document follows `...` without `---`, so kubectl ignores it.
+    #[error(
+        "kubectl ignores this document, because only `...` separates it from the one before; write `---`"
+    )]
+    AfterEnd,
     /// The nesting is too deep.
     #[error("it is nested deeper than {0} levels")]
     TooDeep(usize),

@@ -83,7 +83,11 @@ impl<'d> Collector<'d, '_> {
         let api_version = self.text(data, "apiVersion", field)?;
         let kind = own_kind.or(inherited.map(|(_, kind)| kind)).unwrap_or_default();
         let api_version = api_version.or(inherited.map(|(version, _)| version)).unwrap_or_default();
-        if let (Some(item_kind), Some(items)) = (kind.strip_suffix("List"), data.get("items"))
+        let item_kind = kind.strip_suffix("List").filter(|item_kind| match *item_kind {
+            "" => matches!(api_version, "" | "v1"),
+            item_kind => WorkloadKind::of(api_version, item_kind).is_some(),
+        });
+        if let (Some(item_kind), Some(items)) = (item_kind, data.get("items"))
             && let Data::Sequence(items) = items
             && !items.is_empty()
         {
@@ -97,7 +101,7 @@ impl<'d> Collector<'d, '_> {
             }
             return Ok(());
         }
-        if let ("List", Some(items)) = (kind, data.get("items"))
+        if let (Some(""), Some(items)) = (item_kind, data.get("items"))
             && !matches!(items, Data::Null | Data::Sequence(_))
         {
             return Err(self.wrong(&format!("{field}items"), items, "a list"));

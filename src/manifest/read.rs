@@ -9,6 +9,8 @@ use super::scalar::{self, Scalar};
 
 /// Limit of values to which the aliases of one document expand.
 const MAX_VALUES: usize = 1_000_000;
+/// Limit of the text of scalars to which the aliases of one document expand, in bytes.
+const MAX_BYTES: usize = 16 << 20;
 /// Limit of nesting, including aliases.
 const MAX_DEPTH: usize = 300;
 
@@ -36,6 +38,7 @@ struct NodeReader<'r, 'n> {
     inside: Vec<usize>,
     depth: usize,
     copied: usize,
+    copied_bytes: usize,
 }
 
 impl<'n> Reader<'n> {
@@ -64,13 +67,14 @@ impl<'n> Reader<'n> {
 
     /// The value of a node.
     pub fn read(&self, node: &Node) -> Result<Data, ReadError> {
-        NodeReader { reader: self, inside: Vec::new(), depth: 0, copied: 0 }.read(node)
+        NodeReader { reader: self, inside: Vec::new(), depth: 0, copied: 0, copied_bytes: 0 }.read(node)
     }
 
     /// The members that a merge key adds to its mapping.
     pub fn merged(&self, member: &Member) -> Result<Vec<(String, Data)>, ReadError> {
         let mut out = Object::default();
-        let mut node_reader = NodeReader { reader: self, inside: Vec::new(), depth: 0, copied: 0 };
+        let mut node_reader =
+            NodeReader { reader: self, inside: Vec::new(), depth: 0, copied: 0, copied_bytes: 0 };
         node_reader.merge(&member.value, &mut out)?;
         Ok(out.members)
     }
@@ -97,6 +101,12 @@ impl NodeReader<'_, '_> {
             self.copied += 1;
             if self.copied > MAX_VALUES {
                 return Err(error(Problem::TooBig(MAX_VALUES)));
+            }
+            if let Content::Scalar { text, .. } = &node.content {
+                self.copied_bytes += text.len();
+                if self.copied_bytes > MAX_BYTES {
+                    return Err(error(Problem::AliasesTooLarge(MAX_BYTES)));
+                }
             }
         }
         self.depth += 1;

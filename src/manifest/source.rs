@@ -49,6 +49,9 @@ impl Source {
         let documents = parse::parse(&text, TextOffset::default(), Syntax::Yaml)
             .and_then(|parsed| documents(parsed, 0))
             .map_err(|error| or_template(error, &text))?;
+        if let Some(document) = documents.iter().skip(1).find(|document| !document.explicit) {
+            return Err(document.error(document.root.line, Problem::AfterEnd));
+        }
         Ok(Self { text, json: false, documents })
     }
 }
@@ -139,9 +142,11 @@ fn json_documents(text: &str, ranges: &[Range<usize>]) -> Result<Vec<Document>, 
 
 /// Replaces an error of a template by [`Problem::Template`], its cause.
 fn or_template(error: DocumentError, text: &str) -> DocumentError {
-    let line = text.lines().nth(error.line.saturating_sub(1)).unwrap_or_default();
-    let template = line.find("{{").is_some_and(|at| line[at..].contains("}}"));
-    if template { DocumentError { problem: Problem::Template, ..error } } else { error }
+    let is_template = |line: &str| {
+        line.split_once("{{")
+            .is_some_and(|(before, rest)| rest.contains("}}") && !before.contains(['"', '\'', '#']))
+    };
+    if text.lines().any(is_template) { DocumentError { problem: Problem::Template, ..error } } else { error }
 }
 
 /// A document of JSON that the YAML parser refuses, such as a string with a raw control character.

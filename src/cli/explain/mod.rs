@@ -12,7 +12,7 @@ use swansong_inject::inject;
 use swansong_inject::report::Outcome;
 
 use self::report::{Entry, Report};
-use super::files::{Files, Input, ObjectFault, print};
+use super::files::{Files, Input, ObjectFault, print, warn_of_unsupported_kind};
 use super::inject::PolicyFile;
 
 /// Show what an injection would change in workload files, and why
@@ -52,7 +52,11 @@ impl Explain {
                 Ok(kind) => inject(kind, &object.to_json(), &policy).map_err(|error| {
                     ObjectFault::from(error).locate(input, &input.source.documents[*document], object)
                 })?,
-                Err(reason) => Outcome { skip: Some(reason), ..Outcome::default() },
+                Err(reason) => Outcome {
+                    skip: Some(reason),
+                    warnings: warn_of_unsupported_kind(object, &policy).into_iter().collect(),
+                    ..Outcome::default()
+                },
             };
             let note = reset::note(object, &outcome, all.iter().map(|found| &found.object));
             entries.push(Entry::new(&input.name, *document, object, outcome, note));

@@ -101,15 +101,16 @@ impl Entry {
             skip: outcome.skip,
             changes: changes + actions.len(),
             actions,
-            warnings: outcome
-                .warnings
-                .iter()
-                .map(|warning| format!("{}: {}", warning.reason, warning.message))
-                .collect(),
+            warnings: outcome.warnings.iter().map(ToString::to_string).collect(),
             strategies: outcome.strategies,
             templates: outcome.templates,
             incomplete: note.as_ref().is_some_and(|note| !note.sound),
-            notes: note.into_iter().map(|note| note.text).collect(),
+            notes: outcome
+                .notes
+                .iter()
+                .map(ToString::to_string)
+                .chain(note.into_iter().map(|note| note.text))
+                .collect(),
             title: title(object),
         }
     }

@@ -6,6 +6,7 @@ use swansong_inject::reason::Reason;
 use swansong_inject::report::{Action, ActionKind, TemplateReport};
 
 use super::report::{Entry, Report};
+use crate::cli::files::printable;
 
 /// In characters; longer values get separate lines to align the reasons.
 const MAX_VALUE_WIDTH: usize = 34;
@@ -66,7 +67,7 @@ const fn mark(action: ActionKind) -> char {
 impl Page {
     fn line(&mut self, indent: usize, text: &str) {
         // Writing to a String can't fail.
-        let _ = writeln!(self.out, "{:indent$}{text}", "");
+        let _ = writeln!(self.out, "{:indent$}{}", "", printable(text));
     }
 
     fn entry(&mut self, entry: &Entry) {

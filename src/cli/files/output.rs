@@ -89,6 +89,21 @@ fn json(patched: &[Vec<Patched>]) -> anyhow::Result<String> {
     Ok(out)
 }
 
+/// The text with control characters and changes of text direction escaped, because a terminal would act on them.
+pub(crate) fn printable(text: &str) -> String {
+    let is_safe =
+        |c: char| !c.is_control() && !matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_safe(c) {
+            out.push(c);
+        } else {
+            out.extend(c.escape_default());
+        }
+    }
+    out
+}
+
 /// Writes to standard output; a pipe that is closed, for example by `head`, is not an error.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();

@@ -146,3 +146,46 @@ fn a_copied_opt_out_is_listed() {
     let out = run(&["explain"], job("recover-strategy: retry")).output();
     assert!(out.contains("left alone: ") && !out.contains("annotations."), "{out}");
 }
+
+#[test]
+fn other_kinds_that_request_a_dump_are_warned_about() {
+    let job = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: t}\nspec:\n  pytorchReplicaSpecs:\n    Master:\n      template:\n        metadata: {annotations: {recover-strategy: 'retry,dump'}}\n";
+    let documents = documents(job);
+    assert!(
+        documents[0]["warnings"][0].as_str().expect("a warning").starts_with("KindNotHandled: "),
+        "{documents:?}"
+    );
+    assert_eq!(run(&["explain", "--fail-on-warning"], job).code, 2);
+    let injected = run(&["inject"], job);
+    assert!(injected.stderr.contains("warning: PyTorchJob t: KindNotHandled"), "{}", injected.stderr);
+    assert_eq!(injected.output(), job);
+    assert_eq!(run(&["explain", "--fail-on-warning"], job.replace("retry,dump", "retry")).code, 0);
+}
+
+#[test]
+fn a_note_is_not_a_warning() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: w, labels: {replica-type: worker}, annotations: {recover-strategy: dump}}\nspec: {hostNetwork: true, containers: [{name: ascend}]}\n";
+    let documents = documents(pod);
+    assert_eq!(documents[0]["warnings"].as_array().map(Vec::len), Some(0));
+    assert!(documents[0]["notes"].to_string().contains("HostNetworkNotRankZero"), "{}", documents[0]);
+    assert_eq!(run(&["explain", "--fail-on-warning"], pod).code, 0);
+    assert!(run(&["inject"], pod).stderr.starts_with("note: Pod w: HostNetworkNotRankZero"));
+}
+
+#[test]
+fn control_characters_are_escaped() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: \"a\\e[2Jb\\u202e\"\n  annotations: {recover-strategy: \"dump,\\e[32mx\"}\nspec:\n  hostNetwork: true\n  containers:\n  - name: \"ascend\\e]0;t\\a\"\n    env: [{name: LD_PRELOAD, value: \"/a\\e[31m.so\\rnothing\"}]\n";
+    for command in ["inject", "explain"] {
+        let run = run(&[command], pod);
+        let text = if command == "explain" { run.stdout + &run.stderr } else { run.stderr };
+        assert!(text.contains("\\u{1b}[2Jb"), "{text}");
+        assert!(!text.contains(|c: char| (c.is_control() && c != '\n') || c == '\u{202e}'), "{text:?}");
+    }
+}
+
+#[test]
+fn other_lists_pass_untouched() {
+    let list = "apiVersion: net.example.com/v1\nkind: AccessAllowList\nitems:\n- 10.1.0.0/16\n";
+    assert_eq!(run(&["inject"], list).output(), list);
+    assert_eq!(documents(list)[0]["skipReason"], "KindNotHandled");
+}

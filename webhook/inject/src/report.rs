@@ -93,6 +93,12 @@ pub struct Warning {
     pub message: String,
 }
 
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.reason, self.message)
+    }
+}
+
 impl Action {
     /// A field that was added because the dying checkpoint needs it.
     pub fn added(field: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {

@@ -110,6 +110,9 @@ impl Checker {
     }
 
     fn preload(&mut self, preload: &Preload) {
+        if let Some(patterns) = &preload.keep_first {
+            self.policy.preload_keep_first.clone_from(patterns);
+        }
         if let Some(order) = preload.order {
             self.policy.preload_order = match order {
                 Order::First => PreloadOrder::First,

@@ -45,6 +45,7 @@ pub(super) struct Image {
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Preload {
     pub(super) order: Option<Order>,
+    pub(super) keep_first: Option<Vec<String>>,
     pub(super) value_from: Option<ValueFrom>,
 }
 

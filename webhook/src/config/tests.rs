@@ -20,7 +20,7 @@ libraries:
     - match: "*mindspore*"
       libtaskd: /ms/libtaskd.so
     - { match: "*", libmspti: /m.so }
-preload: { order: last, valueFrom: skip }
+preload: { order: last, valueFrom: skip, keepFirst: [libhook.so*] }
 ports:
   ttp: { name: ttp, port: 8001 }
 env:
@@ -49,6 +49,7 @@ strictness: deny
         ]
     );
     assert_eq!(policy.preload_order, PreloadOrder::Last);
+    assert_eq!(policy.preload_keep_first, ["libhook.so*"]);
     assert_eq!(policy.preload_value_from, PreloadValueFrom::Skip);
     assert_eq!(policy.ttp_port, NamedPort { name: "ttp".to_owned(), port: 8001 });
     assert_eq!(policy.taskd_port, Policy::default().taskd_port);
