@@ -13,10 +13,10 @@ mod outbox;
 use std::str;
 
 use serde_json::Value;
-use swansong_api::preload::entries;
+use swansong_api::preload::{entries, file_name};
 use swansong_api::strategy::Strategies;
 use swansong_inject::policy::PreloadOrder;
-use swansong_inject::preload::join;
+use swansong_inject::preload::{Joined, join, remove};
 use swansong_inject::reason::Reason;
 use swansong_webhook::config::Config;
 use swansong_webhook::ready_nodes::ReadyNodes;
@@ -89,18 +89,21 @@ fn uid_allowed(answer: &[u8]) -> String {
     response["uid"].as_str().expect("a uid").to_owned()
 }
 
-/// Any LD_PRELOAD: the user's paths keep their order, ours are present once, and a second join adds nothing.
+/// Any LD_PRELOAD: both libraries are present, a second join adds nothing, and removing the added ones restores the value.
 pub fn preload(input: &[u8]) {
     const OURS: [&str; 2] = ["/m.so", "/t.so"];
     let Ok(value) = str::from_utf8(input) else { return };
     for order in [PreloadOrder::First, PreloadOrder::Last] {
         let Some(joined) = join(&OURS, value, order) else { continue };
-        let own = |value| -> Vec<String> {
-            entries(value).filter(|token| !OURS.contains(token)).map(str::to_owned).collect()
-        };
-        assert_eq!(own(value), own(&joined));
-        assert_eq!(entries(&joined).filter(|token| OURS.contains(token)).count(), OURS.len());
+        let Joined { value: joined, added } = joined;
+        for path in OURS {
+            assert!(entries(&joined).any(|entry| file_name(entry) == file_name(path)));
+            let count = entries(&joined).filter(|entry| *entry == path).count();
+            assert!(!added.contains(&path) || count == 1, "{path} is there {count} times");
+        }
         assert_eq!(join(&OURS, &joined, order), None);
+        let added: Vec<String> = added.into_iter().map(str::to_owned).collect();
+        assert_eq!(remove(&joined, &added).as_deref(), Some(value));
     }
 }
 
