@@ -3,13 +3,22 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::host::{Entry, HostRoot, Machine, PathError, dependencies, shared_object};
+use crate::host::{ElfError, Entry, HostRoot, Machine, PathError, dependencies, shared_object};
 
 /// Configuration files of the loader have a few kilobytes.
 const MAX_SIZE: u64 = 1 << 20;
 
-/// The loader's own folders (ld.so(8)).
-const DEFAULT_FOLDERS: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
+/// The loader's own folders (ld.so(8)), and those of Debian.
+const DEFAULT_FOLDERS: [&str; 8] = [
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+];
 
 /// Prefixes of libraries that come with the C library and the compiler. MindCluster's components load the driver's
 /// libraries in their containers, whose images contain these.
@@ -89,9 +98,13 @@ fn find<'a>(root: &HostRoot, name: &str, folders: impl Iterator<Item = &'a str>,
     let mut found = Found::Nothing;
     for path in paths {
         match root.resolve(path) {
-            Ok(entry) if shared_object(&entry, machine).is_ok() => return Found::Library(entry),
-            // The loader skips files of other architectures.
-            Ok(_) | Err(PathError::Missing | PathError::Loop) => {}
+            Ok(entry) => match shared_object(&entry, machine) {
+                Ok(()) => return Found::Library(entry),
+                Err(ElfError::Path(_)) => found = Found::Unreadable,
+                // The loader skips files of other architectures.
+                Err(_) => {}
+            },
+            Err(PathError::Missing | PathError::Loop) => {}
             Err(_) => found = Found::Unreadable,
         }
     }

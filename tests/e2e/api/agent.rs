@@ -227,7 +227,7 @@ async fn status_changes_are_written_within_seconds() {
     })
     .await
     .unwrap();
-    assert!(described.contains("all 10 checks pass"), "{described}");
+    assert!(described.contains("all 9 checks pass"), "{described}");
     let listed =
         site.cluster.kubectl(&["get", "nodes", &site.node, "-L", "swansong.dev/dump-ready"]).await.unwrap();
     assert!(listed.lines().nth(1).is_some_and(|line| line.ends_with("true")), "{listed}");
@@ -282,10 +282,15 @@ async fn restarts_of_the_agent_do_not_change_the_status() {
             seen
         });
         agent.kill();
-        for round in 0..8_u64 {
+        // Before, during and after the first round and write.
+        for key in ["node", "observed", "report", "desired", "node", "observed", "report", "desired"] {
             let agent = site.start();
-            // Before, during and after the first round and write.
-            tokio::time::sleep(Duration::from_millis(round * round * 30)).await;
+            eventually(&format!("/status shows {key}"), TIMEOUT, || async {
+                let status: Value = serde_json::from_str(&agent.get("/status").1).unwrap_or_default();
+                if status[key].is_null() { Err(status.to_string()) } else { Ok(()) }
+            })
+            .await
+            .unwrap();
             agent.kill();
         }
         let agent = site.start();
@@ -410,8 +415,11 @@ async fn an_idle_agent_writes_once() {
         .await
         .unwrap();
     }
-    let writes: Vec<(String, String)> =
-        site.writes().into_iter().map(|event| (event.verb, event.request_uri)).collect();
+    let writes: Vec<(String, String)> = site
+        .writes()
+        .into_iter()
+        .map(|event| (event.verb, event.request_uri.trim_end_matches('?').to_owned()))
+        .collect();
     assert_eq!(writes, [("patch".to_owned(), format!("/api/v1/nodes/{}/status", site.node))]);
     let lists = site.requests().iter().filter(|event| event.verb == "list").count();
     assert_eq!(lists, 2, "the node and its pods, once each");
