@@ -68,9 +68,9 @@ pub(super) fn missing(
             }
             let folders = own.iter().map(String::as_str).chain(search.iter().copied());
             match find(root, &name, folders, machine) {
-                Found::Library(found) => queue.push(found),
-                Found::Unreadable => {}
-                Found::Nothing => {
+                Ok(found) => queue.push(found),
+                Err(NotFound::Unreadable) => {}
+                Err(NotFound::Missing) => {
                     return Some(MissingLibrary { name, needed_by: entry.resolved().display().to_string() });
                 }
             }
@@ -81,41 +81,47 @@ pub(super) fn missing(
     None
 }
 
-enum Found {
-    Library(Entry),
-    /// A folder or file of this name can't be read, so the library may exist.
+/// Why a library isn't found.
+enum NotFound {
+    Missing,
+    /// A file of this name can't be read, so the library may exist.
     Unreadable,
-    Nothing,
 }
 
-fn find<'a>(root: &HostRoot, name: &str, folders: impl Iterator<Item = &'a str>, machine: Machine) -> Found {
+fn find<'a>(
+    root: &HostRoot,
+    name: &str,
+    folders: impl Iterator<Item = &'a str>,
+    machine: Machine,
+) -> Result<Entry, NotFound> {
     // The loader doesn't search a name with a slash.
     let paths: Vec<String> = if name.contains('/') {
         vec![name.to_owned()]
     } else {
         folders.map(|folder| format!("{folder}/{name}")).collect()
     };
-    let mut found = Found::Nothing;
+    let mut not_found = NotFound::Missing;
     for path in paths {
         match root.resolve(path) {
             Ok(entry) => match shared_object(&entry, machine) {
-                Ok(()) => return Found::Library(entry),
-                Err(ElfError::Path(_)) => found = Found::Unreadable,
+                Ok(()) => return Ok(entry),
+                Err(ElfError::Path(_)) => not_found = NotFound::Unreadable,
                 // The loader skips files of other architectures.
                 Err(_) => {}
             },
             Err(PathError::Missing | PathError::Loop) => {}
-            Err(_) => found = Found::Unreadable,
+            Err(_) => not_found = NotFound::Unreadable,
         }
     }
-    found
+    Err(not_found)
 }
 
 /// The folders in `/etc/ld.so.conf` and `/etc/ld.so.conf.d/*.conf`, then the loader's own.
 fn loader_folders(root: &HostRoot) -> Vec<String> {
     const INCLUDED: &str = "/etc/ld.so.conf.d";
     let names = root.list(INCLUDED).unwrap_or_default();
-    let included = names.iter().filter_map(|name| name.to_str()).filter(|name| name.ends_with(".conf"));
+    let included =
+        names.iter().filter_map(|name| name.to_str()).filter(|name| name.strip_suffix(".conf").is_some());
     let files = included.map(|name| format!("{INCLUDED}/{name}"));
     let mut folders = Vec::new();
     for file in std::iter::once("/etc/ld.so.conf".to_owned()).chain(files) {

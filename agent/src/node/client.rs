@@ -71,9 +71,9 @@ impl ApiClient {
         config.default_retry = false;
         config.connect_timeout = Some(timeout);
         let observed = Arc::new(Mutex::new(Observed::default()));
-        let observer = Arc::clone(&observed);
+        let state = Arc::clone(&observed);
         let layer = MapResponseLayer::new(move |response: Response<Box<DynBody>>| {
-            observer.lock().unwrap_or_else(PoisonError::into_inner).update(response.headers());
+            state.lock().unwrap_or_else(PoisonError::into_inner).update(response.headers());
             response
         });
         let client = ClientBuilder::try_from(config)?.with_layer(&layer).build();
