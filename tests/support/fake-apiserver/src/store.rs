@@ -119,14 +119,14 @@ impl Store {
     fn patched(&self, path: &str, content_type: &str, body: &[u8]) -> Result<Value, u16> {
         let mut object = self.get(path).ok_or(404_u16)?;
         if content_type.contains("json-patch") {
-            let patch: json_patch::Patch = serde_json::from_slice(body).map_err(|_| 400_u16)?;
-            json_patch::patch(&mut object, &patch).map_err(|_| 422_u16)?;
+            let changes: json_patch::Patch = serde_json::from_slice(body).map_err(|_| 400_u16)?;
+            json_patch::patch(&mut object, &changes).map_err(|_| 422_u16)?;
         } else {
-            let patch: Value = serde_json::from_slice(body).map_err(|_| 400_u16)?;
-            if is_conflict(&object, &patch) {
+            let changes: Value = serde_json::from_slice(body).map_err(|_| 400_u16)?;
+            if is_conflict(&object, &changes) {
                 return Err(409);
             }
-            json_patch::merge(&mut object, &patch);
+            json_patch::merge(&mut object, &changes);
         }
         Ok(object)
     }
