@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 pub use self::poll::poll;
 pub use self::problem::{ConfigError, Problem, Problems};
 
-/// A ConfigMap can't be larger; whatever is, isn't a configuration.
+/// The size limit of a ConfigMap.
 const LARGEST: u64 = 1 << 20;
 
 /// Reads YAML into a shape whose `deny_unknown_fields` makes it strict; an empty text is all defaults.
@@ -97,7 +97,7 @@ fn without_position(message: &str) -> &str {
     message.rsplit_once(" at line ").map_or(message, |(text, _)| text)
 }
 
-/// What the parser says in its own terms, as it is to be mended.
+/// Rephrases messages of the parser so that they say what to write.
 fn in_plain_words(message: &str) -> String {
     let plain = match message {
         "expected mapping start" => "must be a mapping, as `key: value`",
@@ -105,7 +105,7 @@ fn in_plain_words(message: &str) -> String {
         "expected string scalar" => "must be one value, neither a list nor a mapping",
         "invalid boolean" => "must be true or false",
         _ if message.starts_with("cannot deserialize null") => "has no value; give one, or remove the key",
-        _ if message.starts_with("externally tagged enum") => "must be one word",
+        _ if message.starts_with("externally tagged enum") => "must be a single value",
         _ => {
             match message.strip_prefix("invalid ").map(|kind| kind.strip_prefix(['i', 'u']).unwrap_or("?")) {
                 Some(bits) if bits.parse::<u8>().is_ok() => "must be a whole number",
@@ -151,7 +151,7 @@ mod tests {
             ("list: 1\n", "list: must be a list"),
             ("list: [a, [b]]\n", "list[1]: must be one value"),
             ("flag: 5\n", "flag: must be true or false"),
-            ("word: [a]\n", "word: must be one word"),
+            ("word: [a]\n", "word: must be a single value"),
             ("names: {a: null}\n", "names.a: has no value"),
             (
                 "\nnumbr: 1\n",

@@ -28,7 +28,7 @@ pub use self::server::{Server, Tls};
 /// Limits of a [`Server`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Open connections.
+    /// The limit of open connections.
     pub connections: usize,
     /// Connections that are in the TLS handshake or wait for a free connection; more wait in the kernel's queue.
     pub pending: usize,
@@ -41,7 +41,7 @@ pub struct Limits {
 /// Timeouts of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// TLS handshake.
+    /// For the TLS handshake.
     pub handshake: Duration,
     /// Without the first byte of a request.
     pub idle: Duration,

@@ -24,8 +24,8 @@ pub fn is_in_cluster() -> bool {
 
 /// The configuration of the cluster that this Pod runs in; outside a Pod, that of the kubeconfig.
 ///
-/// `component` names the program in the user agent (`swansong-webhook/1.2.3`), by which audit logs and API priority and
-/// fairness tell clients apart.
+/// `component` names the program in the user agent (`swansong-webhook/1.2.3`), which identifies
+/// the client in audit logs.
 pub async fn config(component: &str) -> Result<Config, ConfigError> {
     let mut config = if is_in_cluster() {
         // By the address in the environment: cluster DNS may start after this Pod.

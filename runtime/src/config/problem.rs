@@ -69,7 +69,7 @@ pub enum ConfigError {
     /// The file can't be read.
     #[error("{path} can't be read ({error}); check the path, and that this user may read it")]
     Read {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
         /// The error of the system.
         error: io::Error,
@@ -77,9 +77,9 @@ pub enum ConfigError {
     /// The file isn't a valid configuration.
     #[error("{path}: {problems}")]
     Invalid {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
-        /// Its problems.
+        /// All problems of the file.
         problems: Problems,
     },
 }

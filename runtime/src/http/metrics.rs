@@ -41,7 +41,7 @@ pub(super) enum HandshakeFailure {
     ClientCertificate,
     /// The client rejected the handshake, as when it doesn't trust the server's certificate.
     RejectedByClient,
-    /// Anything else.
+    /// Any other error.
     Other,
 }
 

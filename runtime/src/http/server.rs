@@ -49,7 +49,7 @@ pub struct Server {
     pub listener: TcpListener,
     /// TLS; without it the port speaks plain HTTP.
     pub tls: Option<Tls>,
-    /// Handles requests.
+    /// The handlers of requests.
     pub router: Router,
     /// Limits on what clients may use.
     pub limits: Limits,

@@ -46,7 +46,7 @@ pub(crate) async fn closed_loop(
     Ok(run)
 }
 
-/// Requests at a fixed rate, whatever the answers do. A request that its lane's last answer held up counts from when it
+/// Requests at a fixed rate, regardless of the responses. A request that its lane's last answer held up counts from when it
 /// was due; one that was sent on time counts from then, so that the timer's own millisecond isn't counted in.
 pub(crate) async fn open_loop(
     address: &str,

@@ -65,7 +65,7 @@ pub(crate) fn serve(peer: Peer, certificate: &Path, key: &Path) -> anyhow::Resul
             tokio::spawn(async move {
                 if let Ok(stream) = acceptor.accept(stream).await {
                     let service = TowerToHyperService::new(router);
-                    // A closed connection is the generator's way of ending; nobody waits for this result.
+                    // A closed connection is the generator's way of ending; nothing uses this result.
                     let _ = hyper::server::conn::http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), service)
                         .await;

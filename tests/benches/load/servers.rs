@@ -34,7 +34,7 @@ pub(crate) fn command(name: &str, certificate: &Path, key: &Path) -> anyhow::Res
 }
 
 impl Server {
-    /// Starts a server and waits for the line that tells its address.
+    /// Starts a server and waits for the line with its address.
     pub(crate) fn start(mut command: Command) -> anyhow::Result<Self> {
         let started = Instant::now();
         let mut child = command
@@ -70,7 +70,7 @@ impl Server {
             seen.push(line);
         }
         let _ = child.kill();
-        anyhow::bail!("the server told no address:\n{}", seen.join("\n"))
+        anyhow::bail!("the server logged no address:\n{}", seen.join("\n"))
     }
 
     /// CPU time so far.

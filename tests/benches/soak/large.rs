@@ -69,7 +69,7 @@ pub(crate) async fn run(webhook: &Webhook, tls: &Tls) -> anyhow::Result<Vec<Find
     ])
 }
 
-/// Clients that send a head and half of a small body, as long as they are held; when their time is over, others come.
+/// Clients that send a head and half of a small body, as long as they are held; closed ones are replaced.
 async fn stall(webhook: &Webhook, tls: &Tls) -> anyhow::Result<tokio::task::JoinSet<()>> {
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..STALLED {

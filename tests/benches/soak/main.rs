@@ -1,4 +1,4 @@
-//! Whether the webhook stays as it is over time: memory over many reviews, with large ones in parallel, and over
+//! Checks that the webhook's resources are stable: memory over many reviews, with large ones in parallel, and over
 //! connections that come, go and break off. Ends with 1 when a bound isn't kept.
 //!
 //! `make soak` runs it, in a few minutes. `SWANSONG_SOAK_REVIEWS` and `SWANSONG_SOAK_CONNECTIONS` change how long.

@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use tempfile::TempDir;
 
 /// How long a condition is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A certificate as files, and what a client needs to trust it.
 pub(crate) struct Tls {
@@ -67,7 +67,7 @@ impl Webhook {
                 return Ok(Self { child, address, health_address });
             }
         }
-        bail!("the webhook told no address")
+        bail!("the webhook logged no address")
     }
 
     /// Resident memory, bytes.
@@ -115,7 +115,7 @@ impl Webhook {
 
     /// Waits until nothing is connected any more.
     pub(crate) async fn quiet(&self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         for gauge in
             ["swansong_connections", "swansong_tls_handshakes_in_progress", "swansong_large_body_bytes"]
         {

@@ -14,7 +14,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::support::{Certificate, Webhook, asking_pod, configuration, create, creation, rig};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Takes all the room there is, and keeps it until it is dropped.
 async fn hog(webhook: &Webhook, tls: Arc<rustls::ClientConfig>) -> TlsStream<TcpStream> {
@@ -25,7 +25,7 @@ async fn hog(webhook: &Webhook, tls: Arc<rustls::ClientConfig>) -> TlsStream<Tcp
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&[b' '; 8 << 10]).await.unwrap();
     stream.flush().await.unwrap();
-    eventually("the room to be taken", PATIENCE, || async { room_is(webhook, 8.0 * 1024.0 * 1024.0) })
+    eventually("the room to be taken", TIMEOUT, || async { room_is(webhook, 8.0 * 1024.0 * 1024.0) })
         .await
         .unwrap();
     stream
@@ -65,7 +65,7 @@ async fn what_there_is_no_room_for_is_created_as_it_is_and_noted() {
     let here = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}});
     create(&client, "", configuration(cluster, "overload", &client_config, &here).await).await.unwrap();
     let number = std::cell::Cell::new(0);
-    eventually("the webhook to be called", PATIENCE, || async {
+    eventually("the webhook to be called", TIMEOUT, || async {
         number.set(number.get() + 1);
         let pod = asking_pod(&format!("probe-{}", number.get()), &json!([{"name": "ascend", "image": "x"}]));
         let stored = create(&client, &namespace, pod).await.map_err(|error| error.to_string())?;
@@ -89,7 +89,7 @@ async fn what_there_is_no_room_for_is_created_as_it_is_and_noted() {
     assert_eq!(webhook.metric(r#"swansong_reviews_unprocessed_total{reason="Overloaded"}"#), Some(1.0));
 
     drop(hog);
-    eventually("the room to be free", PATIENCE, || async { room_is(&webhook, 0.0) }).await.unwrap();
+    eventually("the room to be free", TIMEOUT, || async { room_is(&webhook, 0.0) }).await.unwrap();
     assert!(is_injected(&create_large(&client, &namespace, "with-room").await));
     cluster.kubectl(&["delete", "mutatingwebhookconfiguration", "overload"]).await.unwrap();
 }

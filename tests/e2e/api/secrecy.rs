@@ -1,4 +1,4 @@
-//! What is secret stays out of the logs, at whatever level: keys, tokens, and what users put into their Pods.
+//! Secrets are never logged, at any level: keys, tokens, and what users put into their Pods.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use swansong_testcluster::eventually;
 use crate::certificates::{Installation, QUICK, SECRET};
 use crate::support::{asking_pod, create, grant_everything, token_kubeconfig};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The ways in which bytes show up in a log. Long enough not to be met by chance, short enough for lines that are cut.
 struct Needles {
@@ -22,7 +22,7 @@ struct Needles {
 }
 
 impl Needles {
-    /// A user's text as it stands.
+    /// A user's text, plain and in base64.
     fn text(text: &str) -> Self {
         Self { what: text.to_owned(), texts: vec![text.to_owned(), STANDARD.encode(text)] }
     }
@@ -103,7 +103,7 @@ async fn at_trace_level_neither_keys_nor_tokens_nor_values_of_users_are_logged()
     ] {
         let before = site.secret().await.unwrap()["data"]["tls.crt"].clone();
         api.patch(SECRET, &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
-        eventually("another leaf", PATIENCE, || async {
+        eventually("another leaf", TIMEOUT, || async {
             let secret = site.secret().await?;
             if secret["data"]["tls.crt"] == before { Err("not yet".to_owned()) } else { Ok(()) }
         })

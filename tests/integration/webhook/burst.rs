@@ -1,4 +1,4 @@
-//! Many at a time: nothing is lost, and the counts add up.
+//! Many reviews at a time: all are answered, and the metrics add up.
 
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -14,7 +14,6 @@ fn sum(text: &str, name: &str, needle: &str) -> f64 {
     lines.map(|line| line.rsplit_once(' ').expect("a value").1.parse::<f64>().expect("a number")).sum()
 }
 
-/// B54.
 #[test]
 fn five_hundred_reviews_at_once_are_all_answered_and_all_counted() {
     let webhook = Webhook::start(&["--body-memory", "8", "--review-timeout", "10s"]);

@@ -1,4 +1,4 @@
-//! A client that does exactly what it is told, byte by byte, so that tests can misbehave.
+//! A client that sends given bytes, so that tests can misbehave.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion, version};
 
 /// No read waits longer; a test that meets it has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct Client {
     stream: StreamOwned<ClientConnection, TcpStream>,
@@ -77,8 +77,8 @@ impl Client {
         let mut connection = ClientConnection::new(Arc::new(config), name).expect("a connection");
         let mut tcp = TcpStream::connect(address)?;
         tcp.set_nodelay(true)?;
-        tcp.set_read_timeout(Some(PATIENCE))?;
-        tcp.set_write_timeout(Some(PATIENCE))?;
+        tcp.set_read_timeout(Some(TIMEOUT))?;
+        tcp.set_write_timeout(Some(TIMEOUT))?;
         while connection.is_handshaking() {
             connection.complete_io(&mut tcp)?;
         }
@@ -158,10 +158,10 @@ impl Client {
     }
 }
 
-/// A request without TLS on a connection of its own; status and body.
+/// A request without TLS on a new connection; status and body.
 pub(crate) fn plain_get(address: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("connected");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a time-out");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: health\r\nConnection: close\r\n\r\n").expect("sent");
     let mut response = String::new();
     stream.read_to_string(&mut response).expect("a response");

@@ -60,11 +60,11 @@ fn new_client_cas_apply_to_new_connections() {
 
     // Both, as while the API server's certificate changes.
     replace(&format!("{}{}", old.ca, new.ca));
-    webhook.told("client certificates of 2 CAs");
+    webhook.certificate_event("client certificates of 2 CAs");
     assert!(old.is_let_in(&webhook) && new.is_let_in(&webhook));
 
     replace(&new.ca);
-    webhook.told("client certificates of 1 CA");
+    webhook.certificate_event("client certificates of 1 CA");
     assert!(new.is_let_in(&webhook));
     assert!(!old.is_let_in(&webhook));
     assert_eq!(open.request("GET", "/", b"").status, 404, "an open connection survives");
@@ -74,7 +74,7 @@ fn new_client_cas_apply_to_new_connections() {
     assert!(new.is_let_in(&webhook), "the last good file counts");
     assert!(!old.is_let_in(&webhook));
     replace(&old.ca);
-    webhook.told("client certificates of 1 CA");
+    webhook.certificate_event("client certificates of 1 CA");
     assert!(old.is_let_in(&webhook));
     assert!(!new.is_let_in(&webhook));
 }

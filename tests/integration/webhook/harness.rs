@@ -1,4 +1,4 @@
-//! Starting the binary, reading its log, telling it to stop.
+//! Starts and stops the webhook, and reads its log.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ use tempfile::TempDir;
 use crate::client::{Client, Response, plain_get};
 
 /// No condition is waited for longer; a test that meets it has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A certificate for 127.0.0.1 and its key, as files in a directory of their own.
+/// A certificate for 127.0.0.1 and its key, as files in a directory.
 pub(crate) struct Pair {
     directory: TempDir,
     pub(crate) certificate: CertificateDer<'static>,
@@ -132,7 +132,7 @@ impl Webhook {
     }
 
     fn metric_until(&self, series: &str, enough: impl Fn(f64) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !self.metric(series).is_some_and(&enough) {
             assert!(Instant::now() < deadline, "{series} stays {:?}", self.metric(series));
         }
@@ -146,7 +146,7 @@ impl Webhook {
 
     /// Waits until something is so.
     pub(crate) fn until(&self, what: &str, so: impl Fn() -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !so() {
             assert!(Instant::now() < deadline, "{what}: never as expected, {:#?}", self.log);
         }
@@ -155,7 +155,7 @@ impl Webhook {
     /// Waits for a log line with this message.
     pub(crate) fn logged(&mut self, message: &str) -> Value {
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
+            match self.lines.recv_timeout(TIMEOUT) {
                 Ok(line) => {
                     let line: Value =
                         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -170,7 +170,7 @@ impl Webhook {
     }
 
     /// Waits for an event of the certificate whose text starts with `beginning`.
-    pub(crate) fn told(&mut self, beginning: &str) {
+    pub(crate) fn certificate_event(&mut self, beginning: &str) {
         while !self.logged("certificate")["event"].as_str().is_some_and(|event| event.starts_with(beginning))
         {
         }
@@ -181,20 +181,19 @@ impl Webhook {
         kill(Pid::from_raw(id), signal).expect("signalled");
     }
 
-    /// Stops the process until SIGCONT, and waits until each of its threads stands still: each takes the signal in its
-    /// own time, and may still answer before.
+    /// Stops the process until SIGCONT, and waits until all of its threads have stopped.
     pub(crate) fn halt(&self) {
         self.signal(Signal::SIGSTOP);
         let id = i32::try_from(self.child.id()).expect("an id");
         let process = Process::new(id).expect("the process");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while process
             .tasks()
             .expect("threads")
             .flatten()
             .any(|task| task.stat().expect("a state").state != 'T')
         {
-            assert!(Instant::now() < deadline, "it doesn't stand still");
+            assert!(Instant::now() < deadline, "it doesn't stop");
             thread::yield_now();
         }
     }
@@ -202,7 +201,7 @@ impl Webhook {
     /// Waits for the end, reading the rest of the log.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
+            match self.lines.recv_timeout(TIMEOUT) {
                 Ok(line) => self.log.push(serde_json::from_str(&line).expect("JSON")),
                 Err(RecvTimeoutError::Disconnected) => return self.child.wait().expect("ended"),
                 Err(RecvTimeoutError::Timeout) => panic!("it doesn't end: {:#?}", self.log),

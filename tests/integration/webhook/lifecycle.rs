@@ -1,4 +1,4 @@
-//! Coming up and going down.
+//! Start and graceful shutdown.
 
 use nix::sys::signal::Signal;
 
@@ -13,9 +13,8 @@ fn health() {
     assert_eq!(webhook.health("/mutate").0, 404);
 }
 
-/// B63: unready first, still serving, and each answer asks the client to come back elsewhere.
 #[test]
-fn while_draining_everything_is_still_answered() {
+fn answers_reviews_while_draining() {
     let mut webhook = Webhook::start(&["--drain-delay", "1m"]);
     let body = review().to_string();
     let mut client = webhook.client();
@@ -38,7 +37,7 @@ fn while_draining_everything_is_still_answered() {
 }
 
 #[test]
-fn what_is_in_flight_is_answered_before_the_end() {
+fn completes_requests_in_flight_before_it_stops() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let mut webhook = Webhook::start(&[]);
         let body = review().to_string();
@@ -65,7 +64,7 @@ fn what_is_in_flight_is_answered_before_the_end() {
 }
 
 #[test]
-fn what_never_ends_is_cut() {
+fn closes_requests_that_exceed_the_drain_timeout() {
     let mut webhook = Webhook::start(&["--drain-timeout", "50ms", "--review-timeout", "1h"]);
     let mut client = webhook.client();
     client.head("POST", "/mutate", 1000);

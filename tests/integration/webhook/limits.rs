@@ -41,7 +41,7 @@ fn a_body_of_8_mib_is_read_to_its_end() {
 }
 
 #[test]
-fn a_body_of_untold_length_is_cut_at_8_mib() {
+fn a_body_of_undeclared_length_is_cut_at_8_mib() {
     let webhook = Webhook::start(&[]);
     let mut client = webhook.client();
     client.send(b"POST /mutate HTTP/1.1\r\nHost: w\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -74,7 +74,7 @@ fn a_chunked_review_is_answered() {
 }
 
 #[test]
-fn a_newcomer_takes_the_place_of_whoever_was_idle_longest() {
+fn a_new_connection_evicts_the_longest_idle_one() {
     let webhook = Webhook::start(&["--max-connections", "2"]);
     let body = review().to_string();
     let mut busy = webhook.client();
@@ -83,34 +83,34 @@ fn a_newcomer_takes_the_place_of_whoever_was_idle_longest() {
     let mut idle = webhook.client();
     assert_eq!(idle.post("/mutate", body.as_bytes()).status, 200);
 
-    let mut newcomer = webhook.client();
-    assert_eq!(newcomer.post("/mutate", body.as_bytes()).status, 200);
+    let mut new = webhook.client();
+    assert_eq!(new.post("/mutate", body.as_bytes()).status, 200);
     idle.expect_closed();
     busy.send(body.as_bytes());
-    assert_eq!(busy.response().status, 200, "whoever was busy stays");
+    assert_eq!(busy.response().status, 200, "a busy connection isn't evicted");
     webhook.metric_becomes(&closed("evicted"), 1.0);
     webhook.metric_becomes("swansong_connections", 2.0);
 }
 
 #[test]
-fn a_flood_that_never_shakes_hands_keeps_nobody_out() {
+fn connections_without_a_handshake_do_not_block_others() {
     let webhook = Webhook::start(&[]);
     let body = review().to_string();
     let mut known = webhook.client();
-    // More than there are doors.
+    // More than the limit of handshakes.
     let flood: Vec<TcpStream> =
         (0..1200).map(|_| TcpStream::connect(&webhook.address).expect("the kernel accepts")).collect();
     webhook.metric_reaches("swansong_connections_accepted_total", 1000.0);
     assert_eq!(webhook.metric("swansong_connections"), Some(1.0));
     assert_eq!(known.post("/mutate", body.as_bytes()).status, 200, "an open connection isn't concerned");
-    assert_eq!(webhook.review(&review()).status, 200, "a new one waits for a door, and no longer");
+    assert_eq!(webhook.review(&review()).status, 200, "a new one waits only for a handshake to time out");
     webhook.metric_becomes(r#"swansong_tls_handshake_failures_total{cause="timeout"}"#, 1200.0);
     webhook.metric_becomes("swansong_tls_handshakes_in_progress", 0.0);
     drop(flood);
 }
 
 #[test]
-fn a_client_that_goes_away_is_counted_and_forgotten() {
+fn a_disconnected_client_leaves_nothing_behind() {
     let webhook = Webhook::start(&[]);
     let mut client = webhook.client();
     client.head("POST", "/mutate", 1000);

@@ -59,7 +59,7 @@ fn configuration() {
     let path = mount.path("config.yaml");
     let mut webhook = Webhook::start(&["--config", path.to_str().expect("text")]);
     assert_eq!(ttp_port(&webhook), "8000");
-    // Twice: whoever watches the link's first target sees only the first swap.
+    // Twice: a watch of the link's first target would see only the first swap.
     for port in ["8001", "8002"] {
         mount.swap(&[("config.yaml", format!("ports: {{ ttp: {{ port: {port} }} }}\n").as_bytes())]);
         webhook.logged("configuration reloaded");
@@ -77,7 +77,7 @@ fn configuration() {
     assert_eq!(ttp_port(&webhook), "8000");
 }
 
-/// B55, B56: the kubelet's swap, twice, and a half-written pair; live connections survive.
+/// The kubelet's swap, twice, and a half-written pair; live connections survive.
 #[test]
 fn certificates() {
     let read = |pair: &Pair| {

@@ -43,7 +43,7 @@ fn one_connection_carries_many_reviews() {
 }
 
 #[test]
-fn what_is_let_through_untouched() {
+fn what_assert_admitted_untouched() {
     let webhook = Webhook::start(&[]);
     let deployment = json!({ "group": "apps", "version": "v1", "kind": "Deployment" });
     for (key, value, reason) in [

@@ -34,7 +34,7 @@ fn hog(webhook: &Webhook) -> Client {
     client
 }
 
-fn is_let_through(response: &Response, reason: &str) {
+fn assert_admitted(response: &Response, reason: &str) {
     let answer = response.json();
     let response = &answer["response"];
     assert_eq!((&response["uid"], &response["allowed"]), (&json!("0a1b"), &json!(true)));
@@ -45,7 +45,7 @@ fn is_let_through(response: &Response, reason: &str) {
 }
 
 #[test]
-fn a_large_review_without_room_is_let_through() {
+fn a_large_review_without_memory_is_admitted_unchanged() {
     // The hog may be slow without end as far as this test goes.
     let webhook = Webhook::start(&["--body-memory", "8", "--review-timeout", "1h"]);
     let stalled = hog(&webhook);
@@ -53,10 +53,10 @@ fn a_large_review_without_room_is_let_through() {
     waiting.head("POST", "/mutate?timeout=4s", MIB);
     waiting.send(&large(MIB));
     let response = waiting.response();
-    is_let_through(&response, "Overloaded");
+    assert_admitted(&response, "Overloaded");
     assert_eq!(response.header("connection"), None, "its body was read to the end");
     let small = waiting.post("/mutate", ordered_review("0a1b").as_bytes()).json();
-    assert!(small["response"]["patch"].is_string(), "small ones go on");
+    assert!(small["response"]["patch"].is_string(), "small ones are processed");
     assert_eq!(webhook.metric(&shed("Overloaded")), Some(1.0));
     assert_eq!(webhook.metric(&unprocessed("Overloaded")), Some(1.0));
 
@@ -76,7 +76,7 @@ fn a_large_review_without_room_is_let_through() {
 }
 
 #[test]
-fn the_room_of_a_body_that_stalls_is_free_again_when_its_time_is_over() {
+fn a_body_that_stalls_releases_its_memory_at_its_deadline() {
     let webhook = Webhook::start(&["--body-memory", "8", "--review-timeout", "2s"]);
     let mut stalled = hog(&webhook);
     assert_eq!(stalled.response().status, 408);
@@ -86,14 +86,14 @@ fn the_room_of_a_body_that_stalls_is_free_again_when_its_time_is_over() {
 }
 
 #[test]
-fn a_review_that_takes_too_long_to_arrive_is_let_through() {
+fn a_review_that_takes_too_long_to_arrive_is_admitted_unchanged() {
     let mut webhook = Webhook::start(&["--review-timeout", "1s"]);
     for body in [ordered_review("0a1b").into_bytes(), large(MIB)] {
         let mut client = webhook.client();
         client.head("POST", "/mutate", body.len());
         client.send(&body[..body.len() - 1]);
         let response = client.response();
-        is_let_through(&response, "BodyTimeout");
+        assert_admitted(&response, "BodyTimeout");
         assert_eq!(response.header("connection"), Some("close"));
         client.expect_closed();
         let line = webhook.logged("review not processed");
@@ -105,7 +105,7 @@ fn a_review_that_takes_too_long_to_arrive_is_let_through() {
     let mut client = webhook.client();
     client.head("POST", "/mutate", 1000);
     client.send(b"{");
-    assert_eq!(client.response().status, 408, "nobody knows whom an answer would be for");
+    assert_eq!(client.response().status, 408, "there is no uid to answer to");
     client.expect_closed();
     assert_eq!(webhook.logged("request refused")["reason"], "BodyTimeout");
     assert_eq!(webhook.metric(&shed("BodyTimeout")), Some(2.0));
@@ -120,22 +120,22 @@ fn the_api_servers_own_time_out_counts_when_it_is_shorter() {
     let body = ordered_review("0a1b");
     client.head("POST", "/mutate?timeout=1s", body.len());
     client.send(&body.as_bytes()[..body.len() - 1]);
-    is_let_through(&client.response(), "BodyTimeout");
+    assert_admitted(&client.response(), "BodyTimeout");
 }
 
 #[test]
-fn what_comes_when_the_api_server_has_given_up_is_counted_as_passed_by() {
+fn counts_reviews_that_the_api_server_no_longer_waits_for() {
     let webhook = Webhook::start(&["--review-timeout", "1h"]);
     let body = ordered_review("0a1b");
     let mut client = webhook.client();
     client.head("POST", "/mutate?timeout=1s", body.len());
     webhook.metric_becomes("swansong_requests_in_flight", 1.0);
-    // Halted, as by a node without CPU, until the time is over.
+    // Halted, as by a node without CPU, until the timeout has passed.
     webhook.halt();
     client.send(body.as_bytes());
     std::thread::sleep(Duration::from_millis(1100));
     webhook.signal(Signal::SIGCONT);
-    is_let_through(&client.response(), "DeadlineExceeded");
+    assert_admitted(&client.response(), "DeadlineExceeded");
     assert_eq!(webhook.metric(&shed("DeadlineExceeded")), Some(1.0));
     assert_eq!(webhook.metric(&unprocessed("DeadlineExceeded")), Some(1.0));
 }

@@ -50,7 +50,7 @@ fn an_idle_connection_is_closed_after_a_long_time_only() {
 }
 
 #[test]
-fn an_answer_that_nobody_reads_is_not_kept() {
+fn closes_a_connection_whose_client_does_not_read() {
     let webhook = Webhook::start(&["--client-timeout", "300ms"]);
     let body = review().to_string();
     let mut client = webhook.client();

@@ -1,4 +1,4 @@
-//! What can't be served with is told at start, and what to do about it.
+//! Invalid arguments and files are reported at start.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::client::Client;
 use crate::harness::{Pair, Webhook, fails, no_cluster};
 
-fn told(certificate: &Path, key: &Path, arguments: &[&str], needles: &[&str]) {
+fn assert_reported(certificate: &Path, key: &Path, arguments: &[&str], needles: &[&str]) {
     let (code, stderr) = fails(certificate, key, arguments);
     assert_eq!(code, Some(1), "{stderr}");
     let last = stderr.lines().last().expect("an error");
@@ -21,17 +21,32 @@ fn told(certificate: &Path, key: &Path, arguments: &[&str], needles: &[&str]) {
 #[test]
 fn certificates_that_cannot_be_served() {
     let (pair, other) = (Pair::new(), Pair::new());
-    told(&pair.certificate_file(), &other.key_file(), &[], &["tls.key", "is not the key", "tls.crt"]);
-    told(
+    assert_reported(
+        &pair.certificate_file(),
+        &other.key_file(),
+        &[],
+        &["tls.key", "is not the key", "tls.crt"],
+    );
+    assert_reported(
         Path::new("/no/such.crt"),
         &pair.key_file(),
         &[],
         &["/no/such.crt", "can't be read", "no such file", "mount it"],
     );
-    told(&pair.certificate_file(), Path::new("/no/such.key"), &[], &["/no/such.key", "can't be read"]);
-    told(&pair.key_file(), &pair.key_file(), &[], &["no certificate"]);
+    assert_reported(
+        &pair.certificate_file(),
+        Path::new("/no/such.key"),
+        &[],
+        &["/no/such.key", "can't be read"],
+    );
+    assert_reported(&pair.key_file(), &pair.key_file(), &[], &["no certificate"]);
     let expired = Pair::with(|params| params.not_after = rcgen::date_time_ymd(2020, 1, 1));
-    told(&expired.certificate_file(), &expired.key_file(), &[], &["expired", "2020-01-01", "renew"]);
+    assert_reported(
+        &expired.certificate_file(),
+        &expired.key_file(),
+        &[],
+        &["expired", "2020-01-01", "renew"],
+    );
 }
 
 #[test]
@@ -41,13 +56,13 @@ fn configurations_that_cannot_be_used() {
     let config = directory.path().join("config.yaml");
     let path = config.to_str().expect("text");
     let arguments = ["--config", path];
-    told(&pair.certificate_file(), &pair.key_file(), &arguments, &[path, "can't be read"]);
+    assert_reported(&pair.certificate_file(), &pair.key_file(), &arguments, &[path, "can't be read"]);
     for (text, needles) in [
         ("ports:\n  ttp:\n    name: abcdefghijklmnop\n", ["line 3", "ports.ttp.name", "15"]),
         ("port: 1\n", ["line 1", "port: ", "choose among"]),
     ] {
         std::fs::write(&config, text).expect("written");
-        told(&pair.certificate_file(), &pair.key_file(), &arguments, &needles);
+        assert_reported(&pair.certificate_file(), &pair.key_file(), &arguments, &needles);
     }
 }
 
@@ -58,7 +73,12 @@ fn a_port_in_use() {
     let address = taken.local_addr().expect("an address").to_string();
     for flag in ["--listen", "--health-listen"] {
         let arguments = [flag, &address];
-        told(&pair.certificate_file(), &pair.key_file(), &arguments, &[&address, "can't listen on"]);
+        assert_reported(
+            &pair.certificate_file(),
+            &pair.key_file(),
+            &arguments,
+            &[&address, "can't listen on"],
+        );
     }
 }
 
@@ -67,11 +87,16 @@ fn a_client_ca_file_without_certificate() {
     let pair = Pair::new();
     let key = pair.key_file();
     let arguments = ["--client-ca", key.to_str().expect("text")];
-    told(&pair.certificate_file(), &pair.key_file(), &arguments, &["client CAs", "no certificate"]);
+    assert_reported(
+        &pair.certificate_file(),
+        &pair.key_file(),
+        &arguments,
+        &["client CAs", "no certificate"],
+    );
 }
 
 #[test]
-fn clients_without_a_certificate_are_kept_out_when_told_so() {
+fn clients_without_a_certificate_are_rejected_with_client_ca() {
     let ca = Pair::new();
     let path = ca.certificate_file();
     let webhook = Webhook::start(&["--client-ca", path.to_str().expect("text")]);
@@ -100,7 +125,7 @@ fn tls_1_2_is_accepted_only_on_request_and_its_rejection_is_logged() {
 fn without_files_it_waits_for_the_api_server() {
     let directory = tempfile::tempdir().expect("a directory");
     let kubeconfig = directory.path().join("kubeconfig");
-    // Nobody listens on the port that was just given back.
+    // No process listens on the port that was just released.
     let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port");
     std::fs::write(
         &kubeconfig,
@@ -116,7 +141,7 @@ fn without_files_it_waits_for_the_api_server() {
     assert_eq!(webhook.health("/livez").0, 200);
     let (status, text) = webhook.health("/readyz");
     assert_eq!((status, text.as_str()), (503, "no certificate yet\n"));
-    // Whoever connects waits in the kernel's queue.
+    // Connections wait in the kernel's queue.
     let _waiting = std::net::TcpStream::connect(&webhook.address).expect("the port is open");
     assert_eq!(webhook.metric("swansong_connections_accepted_total"), Some(0.0));
     webhook.metric_reaches(r#"swansong_tls_reload_failures_total{source="secret"}"#, 1.0);

@@ -1,4 +1,4 @@
-//! From the file's shape to a proven [`Policy`]: every fault is found, not only the first.
+//! Validates a file and turns it into a [`Policy`]. All problems are reported, not only the first.
 
 use serde_saphyr::{Location, Spanned};
 
@@ -27,7 +27,7 @@ const OF_ASCEND_OPERATOR: [&str; 10] = [
     "HCCL_*",
 ];
 
-/// Variables that Swansong writes, each with a setting of its own.
+/// Variables that Swansong writes; other settings determine their values.
 const OF_SWANSONG: [&str; 5] =
     ["POD_IP", "TTP_PORT", "TASKD_PROCESS_ENABLE", "LD_PRELOAD", "SWANSONG_ORIGINAL_LD_PRELOAD"];
 

@@ -1,4 +1,4 @@
-//! The shape of the configuration file. Everything may be left out; what isn't known is refused.
+//! The shape of the configuration file. Every key is optional, and unknown keys are refused.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde_saphyr::Spanned;
 
 use super::Strictness;
 
-/// A value with its place in the file; `null` counts as left out, as when a section is all comments.
+/// A value with its position; `null` counts as absent, as when a section has only comments.
 pub(super) type At<T> = Option<Spanned<T>>;
 
 #[derive(Debug, Default, Deserialize)]

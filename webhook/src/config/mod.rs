@@ -1,4 +1,4 @@
-//! The configuration: one YAML file, strict, proven before it is used, watched while it is.
+//! The configuration: one strict YAML file, validated before use and reloaded when it changes.
 
 mod check;
 mod file;
@@ -15,35 +15,35 @@ pub use self::watch::{ConfigEvent, ConfigWatcher};
 use swansong_inject::policy::Policy;
 pub use swansong_runtime::config::{ConfigError, Problem, Problems};
 
-/// What the operator of a cluster may set.
+/// The settings of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Config {
     policy: Policy,
     strictness: Strictness,
 }
 
-/// What becomes of an object that the core fails on.
+/// What happens to an object that can't be processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Strictness {
-    /// It is let through as it is, with a warning.
+    /// It is admitted unchanged, with a warning.
     #[default]
     Warn,
-    /// It is refused.
+    /// The request is denied.
     Deny,
 }
 
 impl Config {
-    /// Reads a configuration from YAML; an empty text is the default.
+    /// Parses YAML; an empty text is the default.
     ///
     /// # Errors
     ///
-    /// With every fault found, each with its place and key.
+    /// With all problems, each with its position and key.
     pub fn parse(text: &str) -> Result<Self, Problems> {
         check::check(swansong_runtime::config::read_shape(text, Some("env"))?)
     }
 
-    /// Reads a configuration from a file.
+    /// Reads and parses a file.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl Config {
         &self.policy
     }
 
-    /// What becomes of an object that the core fails on.
+    /// What happens to an object that can't be processed.
     pub const fn strictness(&self) -> Strictness {
         self.strictness
     }

@@ -153,7 +153,7 @@ fn neighbours_of_reserved_names_are_free() {
 }
 
 #[test]
-fn all_faults_are_told_at_once() {
+fn reports_all_problems_at_once() {
     let text = "ports: { ttp: { port: 0 } }\nstrategies: [x]\nlibraries: { libmspti: x }\n";
     assert_eq!(Config::parse(text).expect_err("faulty").iter().count(), 3);
 }
@@ -184,11 +184,11 @@ fn the_last_good_configuration_stays_in_use() {
 
     write("strictness: [\n");
     assert!(matches!(watcher.poll(), Some(ConfigEvent::Failed(_))));
-    assert_eq!(watcher.poll(), None, "told once");
+    assert_eq!(watcher.poll(), None, "reported once");
     assert_eq!(current.load().strictness(), Strictness::Deny);
 
     std::fs::remove_file(&path).expect("removed");
-    assert!(matches!(watcher.poll(), Some(ConfigEvent::Failed(_))), "another fault is told");
+    assert!(matches!(watcher.poll(), Some(ConfigEvent::Failed(_))), "another error is reported");
     write("strictness: deny\n");
     assert_eq!(watcher.poll(), Some(ConfigEvent::Recovered));
 

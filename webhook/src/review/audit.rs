@@ -1,4 +1,4 @@
-//! Audit annotations: what was done and why, short, without any value of an environment variable.
+//! Audit annotations: what was done and why, without values of environment variables.
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -20,7 +20,7 @@ pub(super) const KEPT: &str = "kept";
 pub(super) const SKIPPED: &str = "skipped";
 /// The reasons of the warnings.
 pub(super) const WARNINGS: &str = "warnings";
-/// Why the object didn't get the look that it should have got.
+/// Why the object was admitted or denied without being processed.
 pub(super) const FAILED: &str = "failed";
 /// What the object's name will begin with; the audit event itself names no object then.
 pub(super) const GENERATE_NAME: &str = "generate-name";
@@ -82,48 +82,48 @@ impl Serialize for Annotations {
     }
 }
 
-type Tell = fn(&Action, &mut String);
+type Write = fn(&Action, &mut String);
 
-fn injected(action: &Action, told: &mut String) {
+fn injected(action: &Action, out: &mut String) {
     if matches!(action.action, ActionKind::Added | ActionKind::Merged) {
-        told.push_str(&action.field);
+        out.push_str(&action.field);
     }
 }
 
-fn kept(action: &Action, told: &mut String) {
+fn kept(action: &Action, out: &mut String) {
     if action.action == ActionKind::Kept && action.reason != Reason::AlreadyPresent {
-        tell_why(action, told);
+        write_reason(action, out);
     }
 }
 
-fn left_out(action: &Action, told: &mut String) {
+fn left_out(action: &Action, out: &mut String) {
     if action.action == ActionKind::Skipped {
-        tell_why(action, told);
+        write_reason(action, out);
     }
 }
 
-fn tell_why(action: &Action, told: &mut String) {
-    told.push_str(&action.field);
-    told.push('=');
-    told.push_str(action.reason.as_str());
+fn write_reason(action: &Action, out: &mut String) {
+    out.push_str(&action.field);
+    out.push('=');
+    out.push_str(action.reason.as_str());
 }
 
-/// `Master/ascend: env.POD_IP env.TTP_PORT; Worker/ascend: env.POD_IP`, as far as there is anything to tell.
-fn list(outcome: &Outcome, tell: Tell) -> String {
+/// `Master/ascend: env.POD_IP env.TTP_PORT; Worker/ascend: env.POD_IP`. Empty entries are left out.
+fn list(outcome: &Outcome, write: Write) -> String {
     // Room for the usual list of one container.
     let mut list = String::with_capacity(128);
     for template in &outcome.templates {
         // `Master` of `/spec/replicaSpecs/Master/template`; a Pod has but one template, without a path.
         let part = template.path.rsplit('/').nth(1).unwrap_or_default();
-        entry(&mut list, if part.is_empty() { "pod" } else { part }, "", &template.actions, tell);
+        entry(&mut list, if part.is_empty() { "pod" } else { part }, "", &template.actions, write);
         for container in &template.containers {
-            entry(&mut list, part, &container.name, &container.actions, tell);
+            entry(&mut list, part, &container.name, &container.actions, write);
         }
     }
     list
 }
 
-fn entry(list: &mut String, part: &str, container: &str, actions: &[Action], tell: Tell) {
+fn entry(list: &mut String, part: &str, container: &str, actions: &[Action], write: Write) {
     let before = list.len();
     if !list.is_empty() {
         list.push_str("; ");
@@ -138,7 +138,7 @@ fn entry(list: &mut String, part: &str, container: &str, actions: &[Action], tel
     for action in actions {
         let length = list.len();
         list.push(' ');
-        tell(action, list);
+        write(action, list);
         if list.len() == length + 1 {
             list.truncate(length);
         }

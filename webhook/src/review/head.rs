@@ -1,7 +1,7 @@
-//! The head of a review: what its first bytes tell, when the rest isn't there or there is no time to read it.
+//! The head of a review: its first bytes, when the rest hasn't arrived or can't be read in time.
 //!
 //! The API server writes `kind` and `apiVersion`, then the request with `uid`, `kind`, `name`, `namespace` and
-//! `operation`, and only then the object, which begins with its name: a few hundred bytes say whom an answer is for.
+//! `operation`, and only then the object, which begins with its name: a few hundred bytes are enough for a response.
 
 use std::fmt;
 
@@ -123,12 +123,12 @@ mod tests {
             assert_eq!((response.get("patch"), response.get("patchType")), (None, None));
             assert_eq!(response["auditAnnotations"]["failed"], "Overloaded");
             let warning = response["warnings"][0].as_str().expect("a warning");
-            assert!(warning.starts_with("swansong: Overloaded: ") && warning.contains("let through"));
+            assert!(warning.starts_with("swansong: Overloaded: ") && warning.contains("admitted unchanged"));
         }
     }
 
     #[test]
-    fn what_is_there_is_told() {
+    fn reads_what_is_there() {
         let seen = |cut: usize| {
             let answer = shed(&REVIEW.as_bytes()[..cut]).expect("an answer");
             (answer.kind, answer.subject.to_string())
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_matter_of_ours_is_skipped_as_ever() {
+    fn reviews_that_do_not_apply_are_skipped() {
         for (from, to, reason) in [
             ("CREATE", "UPDATE", Reason::NotCreate),
             (r#""version":"v1","kind":"Pod""#, r#""version":"v1","kind":"Secret""#, Reason::KindNotHandled),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_means_refused_with_a_word_to_come_again() {
+    fn strict_denies_with_a_code_to_retry() {
         let strict = Config::parse("strictness: deny").expect("sound");
         for (reason, code) in [(Reason::Overloaded, 429), (Reason::BodyTimeout, 504)] {
             let answer = admit_unprocessed(REVIEW.as_bytes(), reason, &strict).expect("an answer");

@@ -1,8 +1,8 @@
-//! From the body of an admission review to the body of its answer: pure, synchronous, borrowed.
+//! From the body of an admission review to the body of its response: pure and synchronous.
 //!
-//! The object is never built as a tree: the review's envelope is read field by field, the object stays raw text for the
-//! core, and the answer is written straight out. Nothing here fails a request that the API server could get an answer
-//! to: what the core can't handle is let through with a warning, unless the configuration says to refuse it.
+//! The object isn't deserialized into a tree: the envelope of the review is read field by field, and the core gets the
+//! object as raw text. An object that the core can't process is admitted with a warning, unless the configuration says to
+//! deny it.
 
 mod audit;
 mod head;
@@ -32,35 +32,35 @@ use swansong_inject::view::{ShapeError, Slot, Text};
 use swansong_inject::workload::WorkloadKind;
 use swansong_inject::{self, node_readiness};
 
-/// The one version of reviews that is spoken; every API server in support sends it.
+/// The only supported version of reviews, which every supported API server sends.
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
-/// The answer to a review, with what logs and metrics want to know about it.
+/// The response to a review, with what logs and metrics need.
 #[derive(Debug)]
 pub struct Answer<'a> {
     /// The body to send, JSON.
     pub body: Vec<u8>,
-    /// What the review was about.
+    /// The kind of the object.
     pub kind: Kind,
-    /// What became of it.
+    /// The result of the review.
     pub verdict: Verdict,
-    /// The reasons of all warnings, also of those that were too many to be sent.
+    /// The reasons of all warnings, including those beyond the limit of the response.
     pub warnings: Vec<Reason>,
     /// Names the object.
     pub subject: Subject<'a>,
 }
 
-/// The kinds of object that are told apart.
+/// The kinds of object that logs and metrics distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// core/v1 Pod.
+    /// Pod of core/v1.
     Pod,
-    /// mindxdl.gitee.com AscendJob.
+    /// AscendJob of mindxdl.gitee.com.
     AscendJob,
-    /// batch.volcano.sh Job.
+    /// Job of batch.volcano.sh.
     VolcanoJob,
-    /// Anything else.
+    /// Any other kind.
     Other,
 }
 
@@ -68,7 +68,7 @@ impl Kind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Pod, Self::AscendJob, Self::VolcanoJob, Self::Other];
 
-    /// As it appears in logs and metrics.
+    /// The name in logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pod => "Pod",
@@ -79,25 +79,25 @@ impl Kind {
     }
 }
 
-/// What became of a review.
+/// The result of a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The object was changed.
     Injected,
-    /// The object had everything already.
+    /// The object already had everything.
     Complete,
-    /// Nothing was to be done.
+    /// There was nothing to do.
     Skipped(Reason),
-    /// Something was to be done perhaps, but the core failed; the object was let through as it is.
+    /// The core failed, and the object was admitted unchanged.
     Failed(Reason),
-    /// The review couldn't be dealt with in time; the object was let through as it is.
+    /// The review couldn't be processed in time, and the object was admitted unchanged.
     Shed(Reason),
-    /// As [`Verdict::Failed`] or [`Verdict::Shed`], and the object was refused.
+    /// As [`Verdict::Failed`] or [`Verdict::Shed`], but the request was denied.
     Denied(Reason),
 }
 
 impl Verdict {
-    /// The word for logs and metrics.
+    /// The name in logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Injected => "injected",
@@ -109,7 +109,7 @@ impl Verdict {
         }
     }
 
-    /// Why, where there is a why.
+    /// The reason, if the result has one.
     pub const fn reason(self) -> Option<Reason> {
         match self {
             Self::Injected | Self::Complete => None,
@@ -119,7 +119,7 @@ impl Verdict {
         }
     }
 
-    /// Why the object didn't get the look that it should have got.
+    /// Why the object was admitted or denied without being processed, if it was.
     pub const fn unprocessed(self) -> Option<Reason> {
         match self {
             Self::Injected | Self::Complete | Self::Skipped(_) => None,
@@ -128,10 +128,10 @@ impl Verdict {
     }
 }
 
-/// Why a body is no review that could be answered. The texts go to the caller, not to logs.
+/// Why a body can't be answered. The texts are sent to the client and aren't logged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAReview {
-    /// Not JSON, or not of a review's shape.
+    /// Not JSON, or not the shape of a review.
     #[error("the body is no AdmissionReview: {0}")]
     Unreadable(String),
     /// Another version or kind.
@@ -144,7 +144,7 @@ pub enum NotAReview {
         /// The body's `kind`.
         kind: String,
     },
-    /// Nothing to answer.
+    /// The review has no request.
     #[error("the AdmissionReview has no request")]
     NoRequest,
     /// An answer is matched to its request by the uid.
@@ -196,16 +196,16 @@ struct GroupVersionKind<'a> {
     kind: Slot<Text<'a>>,
 }
 
-/// Absent, `null` and empty are one in the API.
+/// Absent, `null` and empty mean the same in the API.
 fn text<'s>(slot: &'s Slot<Text<'_>>) -> &'s str {
     slot.present().map_or("", |text| text)
 }
 
-/// Answers the review in `body`; `ready` is what is known of the nodes that a job may be made to require.
+/// Processes the review in `body`; `ready` says whether there are nodes that a job may be made to require.
 ///
 /// # Errors
 ///
-/// When the body is no review; the caller then says HTTP 400.
+/// When the body isn't a review; the response is then HTTP 400.
 pub fn answer<'a>(body: &'a [u8], config: &Config, ready: ReadyNodes) -> Result<Answer<'a>, NotAReview> {
     let policy = config.policy();
     answer_with(body, config.strictness(), |kind, json| {
@@ -217,11 +217,11 @@ pub fn answer<'a>(body: &'a [u8], config: &Config, ready: ReadyNodes) -> Result<
     })
 }
 
-/// What there is to say when pods are made to require a node that isn't there, or isn't known to be.
+/// The warning for Pods that are made to require a node that doesn't exist, or may not.
 fn may_stay_pending(outcome: &Outcome, ready: ReadyNodes) -> Option<Warning> {
     let actions = outcome.templates.iter().flat_map(|template| &template.actions);
     let mut asked = actions.filter(|action| action.field == node_readiness::FIELD);
-    // What the user asked of nodes themselves, they know best.
+    // The user's own requirement needs no warning.
     asked.find(|action| matches!(action.reason, Reason::NodeReadiness | Reason::AlreadyPresent))?;
     let (reason, what) = match ready {
         ReadyNodes::Some => return None,
@@ -235,7 +235,7 @@ fn may_stay_pending(outcome: &Outcome, ready: ReadyNodes) -> Option<Warning> {
     Some(Warning { reason, message })
 }
 
-/// The core as a parameter, so that tests can have one that fails.
+/// The core is a parameter so that tests can use one that fails.
 fn answer_with(
     body: &[u8],
     strictness: Strictness,
@@ -259,25 +259,25 @@ fn answer_with(
     Ok(Answer { body, kind: label(handled), verdict, warnings: reasons, subject })
 }
 
-/// Answers a review that there is no time for, of which `head`, its first bytes, is enough: the object is let through as
-/// it is, with a warning that says why, or refused where the configuration is strict.
+/// Answers a review that can't be processed in time, from `head`, its first bytes: the object is admitted unchanged with
+/// a warning, or denied if the configuration is strict.
 ///
-/// `None` when the head doesn't tell the uid, without which there is no answer.
+/// `None` if the head lacks the uid, which a response needs.
 pub fn admit_unprocessed<'a>(head: &'a [u8], reason: Reason, config: &Config) -> Option<Answer<'a>> {
     let Head { api_version, kind, request, names } = Head::read(head);
     if (text(&api_version), text(&kind)) != (API_VERSION, KIND) || text(&request.uid).is_empty() {
         return None;
     }
     let handled = handled_kind(&request);
-    // The operation comes behind all else that says whether the object is a matter of ours.
+    // The operation comes after the other fields that decide whether the review applies.
     let passed_over = request.operation.present().and_then(|_| applicable_kind(&request, handled).err());
     let (verdict, warning) = match (passed_over, config.strictness()) {
         (Some(reason), _) => (Verdict::Skipped(reason), None),
         (None, Strictness::Warn) => {
-            (Verdict::Shed(reason), Some(Warning { reason, message: untimely(reason, LET_THROUGH) }))
+            (Verdict::Shed(reason), Some(Warning { reason, message: untimely(reason, ADMITTED) }))
         }
         (None, Strictness::Deny) => {
-            (Verdict::Denied(reason), Some(Warning { reason, message: untimely(reason, REFUSED) }))
+            (Verdict::Denied(reason), Some(Warning { reason, message: untimely(reason, DENIED) }))
         }
     };
     let Request { uid, namespace, name, .. } = request;
@@ -288,8 +288,8 @@ pub fn admit_unprocessed<'a>(head: &'a [u8], reason: Reason, config: &Config) ->
     Some(Answer { body, kind: label(handled), verdict, warnings, subject })
 }
 
-const LET_THROUGH: &str = "the object was let through as it is";
-const REFUSED: &str = "the object was refused";
+const ADMITTED: &str = "the object was admitted unchanged";
+const DENIED: &str = "the request was denied";
 
 fn untimely(reason: Reason, consequence: &str) -> String {
     let fault = match reason {
@@ -301,7 +301,7 @@ fn untimely(reason: Reason, consequence: &str) -> String {
 }
 
 fn read(body: &[u8]) -> Result<Request<'_>, NotAReview> {
-    // Once for all: the parser would otherwise check each string by itself.
+    // One check for all strings, which the parser would otherwise check one by one.
     let body = str::from_utf8(body).map_err(|error| NotAReview::Unreadable(error.to_string()))?;
     let review: Review<'_> =
         serde_json::from_str(body).map_err(|error| NotAReview::Unreadable(error.to_string()))?;
@@ -333,7 +333,7 @@ const fn label(kind: Option<WorkloadKind>) -> Kind {
     }
 }
 
-/// What the core is to look at, or why it isn't to look.
+/// The object for the core, or why it is skipped.
 fn target<'r>(
     request: &'r Request<'_>,
     kind: Option<WorkloadKind>,
@@ -343,7 +343,7 @@ fn target<'r>(
     Ok((kind, object.get()))
 }
 
-/// The kind, or why the request is no matter of ours, whatever its object is.
+/// The kind, or why the review doesn't apply, for any object.
 fn applicable_kind(request: &Request<'_>, kind: Option<WorkloadKind>) -> Result<WorkloadKind, Reason> {
     if text(&request.operation) != "CREATE" {
         return Err(Reason::NotCreate);
@@ -357,7 +357,7 @@ fn applicable_kind(request: &Request<'_>, kind: Option<WorkloadKind>) -> Result<
 struct Decision {
     verdict: Verdict,
     outcome: Option<Outcome>,
-    /// What there is to say when there is no outcome to say it.
+    /// The warning if there is no outcome.
     warning: Option<Warning>,
 }
 
@@ -381,15 +381,15 @@ impl Decision {
 
     fn failed(strictness: Strictness, reason: Reason, fault: &str) -> Self {
         let (verdict, consequence) = match strictness {
-            Strictness::Warn => (Verdict::Failed(reason), LET_THROUGH),
-            Strictness::Deny => (Verdict::Denied(reason), REFUSED),
+            Strictness::Warn => (Verdict::Failed(reason), ADMITTED),
+            Strictness::Deny => (Verdict::Denied(reason), DENIED),
         };
         let message = format!("{fault}; {consequence}");
         Self { verdict, outcome: None, warning: Some(Warning { reason, message }) }
     }
 }
 
-/// The parser quotes the value that it didn't expect, which may be a secret; what it did expect is enough to mend it.
+/// The parser quotes the unexpected value, which may be a secret. What it expected is enough to fix it.
 fn shape_fault(error: &ShapeError) -> String {
     let ShapeError { field, message } = error;
     match message.rsplit_once("expected ") {

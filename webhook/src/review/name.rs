@@ -19,12 +19,12 @@ pub struct Subject<'a> {
     pub(super) object: Object<'a>,
 }
 
-/// Where an object tells its own name.
+/// The source of an object's own name.
 #[derive(Debug)]
 pub(super) enum Object<'a> {
-    /// Not searched yet.
+    /// The object as raw JSON.
     Raw(Option<&'a RawValue>),
-    /// Searched already.
+    /// The search result.
     Searched(Names<'a>),
 }
 
@@ -38,7 +38,7 @@ impl<'a> Object<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// What the object's name will begin with, when it has none yet.
+    /// The prefix of the object's name, if it has none yet.
     pub(super) fn generate_name(&self) -> Option<Text<'a>> {
         if !text(&self.name).is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! The answer's JSON.
+//! The JSON of a response.
 //!
 //! A struct of our own, since kube writes `patch` as an array of numbers where the API wants base64 text
 //! (kube-rs/kube#1781).
@@ -45,7 +45,7 @@ struct Response<'a> {
     warnings: Vec<String>,
 }
 
-/// Why a request is refused, as the user gets to read it.
+/// Why a request is denied, as shown to the user.
 #[derive(Serialize)]
 struct Status {
     code: u16,
@@ -70,7 +70,7 @@ pub(super) fn write(
             allowed: !matches!(verdict, Verdict::Denied(_)),
             status: status(verdict, warnings),
             audit_annotations: Annotations::of(verdict, outcome, warnings, subject),
-            warnings: told(warnings),
+            warnings: shown_warnings(warnings),
         },
     };
     let mut json = to_json(&review, ENVELOPE + base64_length(patch.len()));
@@ -81,8 +81,8 @@ pub(super) fn write(
     json
 }
 
-/// Adds the patch as last members of the response: it is the bulk of the answer, and what is base64 needn't be looked
-/// through for what to escape.
+/// Adds the patch as last members of the response: it is the bulk of the answer, and what is base64 needs no
+/// escaping.
 fn append_patch(json: &mut Vec<u8>, patch: &[u8]) {
     const END: &[u8] = b"}}";
     debug_assert!(json.ends_with(END), "the response is the review's last member");
@@ -119,7 +119,7 @@ fn status(verdict: Verdict, warnings: &[&Warning]) -> Option<Status> {
     Some(Status { code, reason: name, message })
 }
 
-fn told(warnings: &[&Warning]) -> Vec<String> {
+fn shown_warnings(warnings: &[&Warning]) -> Vec<String> {
     let shown = if warnings.len() > MOST_WARNINGS { MOST_WARNINGS - 1 } else { warnings.len() };
     let mut lines: Vec<String> = warnings[..shown].iter().map(|warning| line(warning)).collect();
     if shown < warnings.len() {

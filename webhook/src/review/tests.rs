@@ -31,7 +31,7 @@ fn review(request: &Value) -> Value {
     json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": whole })
 }
 
-/// What a test looks at.
+/// The parts of a response that tests check.
 struct Seen {
     verdict: Verdict,
     kind: Kind,
@@ -67,7 +67,7 @@ impl Seen {
         self.response.get("auditAnnotations")?.get(key)?.as_str()
     }
 
-    fn told(&self) -> Vec<&str> {
+    fn warnings(&self) -> Vec<&str> {
         let warnings = self.response.get("warnings").and_then(Value::as_array);
         warnings.map_or(Vec::new(), |warnings| warnings.iter().filter_map(Value::as_str).collect())
     }
@@ -111,7 +111,7 @@ fn a_pod_that_asks_is_patched() {
 }
 
 #[test]
-fn a_required_node_that_may_not_be_there_is_told() {
+fn warns_of_a_required_node_that_may_not_exist() {
     use ReadyNodes::{None, Some, Unknown};
     for (config, ready, expected) in [
         ("nodeReadiness: require", Some, vec![]),
@@ -123,23 +123,25 @@ fn a_required_node_that_may_not_be_there_is_told() {
     ] {
         let seen = see_near(&json!({}), config, ready);
         assert_eq!(seen.warnings, expected, "{config}, {ready:?}");
-        assert!(seen.told().iter().all(|text| text.contains("Pending") && text.contains("dump-ready")));
-        let asked =
-            seen.audit("injected").expect("told").starts_with("pod: affinity.nodeReadiness; ascend: ");
+        assert!(seen.warnings().iter().all(|text| text.contains("Pending") && text.contains("dump-ready")));
+        let asked = seen
+            .audit("injected")
+            .expect("an annotation")
+            .starts_with("pod: affinity.nodeReadiness; ascend: ");
         assert_eq!(asked, config.contains("prefer") || config.contains("require"), "{config}");
     }
-    let told =
+    let reasons =
         |object: Value| see_near(&json!({ "object": object }), "nodeReadiness: require", None).warnings;
     let mut object = pod();
     object["spec"]["nodeSelector"] = json!({ "swansong.dev/dump-ready": "true" });
-    assert_eq!(told(object.clone()), [Reason::NoNodeReady], "the same by the user's own hand");
+    assert_eq!(reasons(object.clone()), [Reason::NoNodeReady], "the same if the user wrote it");
     object["spec"]["nodeSelector"] = json!({ "swansong.dev/dump-ready": "unknown" });
-    assert_eq!(told(object.clone()), []);
+    assert_eq!(reasons(object.clone()), []);
     object["spec"]["nodeName"] = json!("n");
-    assert_eq!(told(object), []);
+    assert_eq!(reasons(object), []);
     let mut object = pod();
     object["metadata"]["annotations"] = json!({});
-    assert_eq!(told(object), []);
+    assert_eq!(reasons(object), []);
 }
 
 #[test]
@@ -176,7 +178,7 @@ fn what_is_admit_unprocessed_untouched() {
         assert_eq!(seen.response["allowed"], true, "{request}");
         assert_eq!(seen.patch(), None, "{request}");
         assert_eq!(seen.audit("skipped"), Some(reason.as_str()), "{request}");
-        assert_eq!(seen.told(), Vec::<&str>::new(), "{request}");
+        assert_eq!(seen.warnings(), Vec::<&str>::new(), "{request}");
     }
 }
 
@@ -220,7 +222,7 @@ fn an_object_without_a_kind_is_taken_for_what_the_request_says() {
     assert_eq!(seen.verdict, Verdict::Injected);
     assert_eq!(seen.warnings, [Reason::KindMissing]);
     assert_eq!(seen.audit("warnings"), Some("KindMissing"));
-    assert!(seen.told()[0].starts_with("swansong: KindMissing: "), "{:?}", seen.told());
+    assert!(seen.warnings()[0].starts_with("swansong: KindMissing: "), "{:?}", seen.warnings());
 }
 
 #[test]
@@ -239,24 +241,24 @@ fn an_object_of_another_shape() {
     object["spec"]["containers"][0]["env"][0]["value"] = json!(31337);
     let request = json!({ "object": object });
     for (config, verdict, allowed, consequence) in [
-        ("", Verdict::Failed(Reason::ObjectInvalid), true, "let through"),
-        ("strictness: deny", Verdict::Denied(Reason::ObjectInvalid), false, "refused"),
+        ("", Verdict::Failed(Reason::ObjectInvalid), true, "admitted unchanged"),
+        ("strictness: deny", Verdict::Denied(Reason::ObjectInvalid), false, "denied"),
     ] {
         let seen = see_with(&request, config);
         assert_eq!(seen.verdict, verdict);
         assert_eq!(seen.response["allowed"], allowed);
         assert_eq!(seen.patch(), None);
         assert_eq!(seen.audit("failed"), Some("ObjectInvalid"));
-        let told = seen.told();
+        let warnings = seen.warnings();
         assert!(
-            told[0].starts_with("swansong: ObjectInvalid: field spec.containers[0].env[0].value"),
-            "{told:?}"
+            warnings[0].starts_with("swansong: ObjectInvalid: field spec.containers[0].env[0].value"),
+            "{warnings:?}"
         );
-        assert!(told[0].ends_with(consequence) || told[0].contains(consequence), "{told:?}");
+        assert!(warnings[0].ends_with(consequence) || warnings[0].contains(consequence), "{warnings:?}");
         assert!(!seen.response.to_string().contains("31337"), "{}", seen.response);
         if !allowed {
             assert_eq!(seen.response["status"]["code"], 422);
-            assert_eq!(seen.response["status"]["message"], told[0]);
+            assert_eq!(seen.response["status"]["message"], warnings[0]);
         }
     }
 }
@@ -275,7 +277,7 @@ fn a_core_that_panics() {
         assert_eq!(seen.patch(), None);
         assert_eq!(seen.audit("failed"), Some("InternalError"));
         assert_eq!(seen.audit("warnings"), Some("InternalError"));
-        assert_eq!(seen.told().len(), 1);
+        assert_eq!(seen.warnings().len(), 1);
     }
 }
 
@@ -294,10 +296,10 @@ fn many_long_warnings_are_few_and_short() {
         })
     });
     let seen = Seen::of(&answer.expect("a review"));
-    let told = seen.told();
-    assert_eq!(told.len(), 8);
-    assert!(told[7].contains("13 more warnings"), "{}", told[7]);
-    for warning in &told {
+    let warnings = seen.warnings();
+    assert_eq!(warnings.len(), 8);
+    assert!(warnings[7].contains("13 more warnings"), "{}", warnings[7]);
+    for warning in &warnings {
         assert!(
             warning.len() <= 240 && !warning.contains('\n') && warning.starts_with("swansong: "),
             "{warning}"
@@ -322,7 +324,7 @@ fn a_job_tells_its_parts_apart() {
     let kind = json!({ "group": "mindxdl.gitee.com", "version": "v1", "kind": "AscendJob" });
     let seen = see(&json!({ "kind": kind, "object": job }));
     assert_eq!((seen.verdict, seen.kind), (Verdict::Injected, Kind::AscendJob));
-    let injected = seen.audit("injected").expect("told");
+    let injected = seen.audit("injected").expect("an annotation");
     assert!(
         injected.starts_with("Master: annotations.recover-strategy; Master/ascend: env.POD_IP "),
         "{injected}"
@@ -331,7 +333,7 @@ fn a_job_tells_its_parts_apart() {
 }
 
 #[test]
-fn what_the_user_keeps_is_told_without_its_value() {
+fn reports_kept_fields_without_their_values() {
     let mut object = pod();
     object["spec"]["containers"][0]["env"] = json!([{ "name": "TTP_PORT", "value": "9123" }]);
     object["metadata"]["annotations"]["swansong.dev/skip-preload"] = json!("*");

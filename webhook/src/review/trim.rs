@@ -12,7 +12,7 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     cut
 }
 
-/// The API server drops a warning with control characters without a word.
+/// The API server silently drops a warning with control characters.
 pub(super) fn printable(mut text: String) -> String {
     if text.contains(char::is_control) {
         text = text.replace(char::is_control, " ");

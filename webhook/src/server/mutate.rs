@@ -1,4 +1,4 @@
-//! `POST /mutate`.
+//! `POST /mutate`: admission reviews.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
