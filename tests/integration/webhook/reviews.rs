@@ -43,7 +43,7 @@ fn one_connection_carries_many_reviews() {
 }
 
 #[test]
-fn what_assert_admitted_untouched() {
+fn skipped_objects_are_admitted_without_a_patch() {
     let webhook = Webhook::start(&[]);
     let deployment = json!({ "group": "apps", "version": "v1", "kind": "Deployment" });
     for (key, value, reason) in [
