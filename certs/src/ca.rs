@@ -8,7 +8,8 @@ use rcgen::{
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
 };
 
-use crate::ca_certificate::CaCertificate;
+pub use crate::ca_certificate::CaError;
+use crate::ca_certificate::{CA_COMMON_NAME, CaCertificate};
 use crate::fields::CertificateFields;
 use crate::pair::{PairError, PemPair, read_chain, read_key};
 
@@ -23,47 +24,7 @@ pub const LEAF_VALIDITY: Duration = Duration::from_hours(90 * 24);
 /// Validities under four hours are backdated by a quarter instead, so that no new certificate is due for renewal.
 pub const BACKDATE: Duration = Duration::from_hours(1);
 
-pub(crate) const CA_COMMON_NAME: &str = "Swansong webhook CA";
 const LEAF_NAME: &str = "Swansong webhook";
-
-/// Why a CA can't be used or a certificate can't be issued.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum CaError {
-    /// Certificate or key can't be read, or the certificate isn't valid at this time.
-    #[error(transparent)]
-    Unreadable(#[from] PairError),
-    /// The certificate may not sign others.
-    #[error("{name} is not a CA certificate (basicConstraints lacks CA:TRUE)")]
-    NotACa {
-        /// Name of the text.
-        name: String,
-    },
-    /// The key can be read, but its type can't sign.
-    #[error("{name} can't be used for signing; store it as PKCS#8 (openssl pkcs8 -topk8 -nocrypt)")]
-    UnsupportedKey {
-        /// Name of the text.
-        name: String,
-    },
-    /// Clients reject what the CA signs: its certificate is damaged where only a verifier notices, or its name
-    /// constraints exclude the DNS names.
-    #[error("no certificate that it signs would be accepted: {problem}")]
-    Rejected {
-        /// The verifier's error.
-        problem: String,
-    },
-    /// The certificate library returned an error.
-    #[error("a certificate can't be issued ({problem}); check the service name and namespace")]
-    Issue {
-        /// The library's error.
-        problem: String,
-    },
-}
-
-impl From<rcgen::Error> for CaError {
-    fn from(error: rcgen::Error) -> Self {
-        Self::Issue { problem: error.to_string() }
-    }
-}
 
 /// A new certificate and its key as PEM.
 pub struct IssuedCertificate {

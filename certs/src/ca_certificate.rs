@@ -7,13 +7,53 @@ use rustls::CipherSuiteCommon;
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::pki_types::CertificateDer;
 
-use crate::ca::{CA_COMMON_NAME, CaError};
 use crate::clock::rfc3339;
 use crate::fields::CertificateFields;
 use crate::pair::{PairError, read_chain};
 
+pub(crate) const CA_COMMON_NAME: &str = "Swansong webhook CA";
+
 /// Octets of the digest in an ID, enough to distinguish the CAs of one cluster.
 const ID_OCTETS: usize = 8;
+
+/// Why a CA can't be used or a certificate can't be issued.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum CaError {
+    /// Certificate or key can't be read, or the certificate isn't valid at this time.
+    #[error(transparent)]
+    Unreadable(#[from] PairError),
+    /// The certificate may not sign others.
+    #[error("{name} is not a CA certificate (basicConstraints lacks CA:TRUE)")]
+    NotACa {
+        /// Name of the text.
+        name: String,
+    },
+    /// The key can be read, but its type can't sign.
+    #[error("{name} can't be used for signing; store it as PKCS#8 (openssl pkcs8 -topk8 -nocrypt)")]
+    UnsupportedKey {
+        /// Name of the text.
+        name: String,
+    },
+    /// Clients reject what the CA signs: its certificate is damaged where only a verifier notices, or its name
+    /// constraints exclude the DNS names.
+    #[error("no certificate that it signs would be accepted: {problem}")]
+    Rejected {
+        /// The verifier's error.
+        problem: String,
+    },
+    /// The certificate library returned an error.
+    #[error("a certificate can't be issued ({problem}); check the service name and namespace")]
+    Issue {
+        /// The library's error.
+        problem: String,
+    },
+}
+
+impl From<rcgen::Error> for CaError {
+    fn from(error: rcgen::Error) -> Self {
+        Self::Issue { problem: error.to_string() }
+    }
+}
 
 /// The ID of a CA: the first octets of its certificate's SHA-256 digest in hexadecimal.
 ///

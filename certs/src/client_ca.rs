@@ -19,7 +19,7 @@ use swansong_runtime::config::poll;
 use crate::event::{Event, FailureReporter, Observer, Source};
 use crate::pair::read_chain;
 use crate::read_error::{ReadError, read_file};
-use crate::tls::TlsError;
+use crate::tls_error::TlsError;
 
 /// Verifies client certificates by the current CAs. A handshake reads one pointer and never waits.
 ///

@@ -27,6 +27,7 @@
 //! content of a `caBundle`), [`CaCertificate`], [`CertificateAuthority`] and [`Pair`]. No type shows key material in
 //! `Debug`, in errors or in events.
 
+mod annotations;
 mod apply;
 pub mod bundle;
 mod ca;
@@ -50,7 +51,9 @@ mod secret_data;
 mod secret_store;
 mod settings;
 mod tls;
+mod tls_error;
 
+pub use annotations::{RETIRED, ROTATE, TRUSTED_UNTIL};
 pub use apply::{Outcome, SecretUpdate, apply};
 pub use ca::{
     BACKDATE, CA_VALIDITY, CaError, CertificateAuthority, IssuedCertificate, LEAF_VALIDITY, service_names,
@@ -71,6 +74,5 @@ pub use rotation::{ObservedBundle, RotationState};
 pub use secret_data::{
     MAX_PREVIOUS, PreviousCa, RotationRequest, SecretData, StoredPair, TrustedCas, VerifiedSecret,
 };
-pub use secret_store::{RETIRED, ROTATE, TRUSTED_UNTIL};
 pub use settings::{CLOCK_TOLERANCE, SETTLE_TIME, Settings};
 pub use tls::{MinimumTls, TlsError, server_config};

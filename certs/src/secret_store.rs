@@ -15,6 +15,7 @@ use kube::{Api, Client, Error};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use crate::annotations::{RETIRED, ROTATE, TRUSTED_UNTIL};
 use crate::ca_certificate::{CaCertificate, CaId};
 use crate::clock::{parse_http_date, parse_rfc3339, rfc3339};
 use crate::error::ManagerError;
@@ -22,18 +23,6 @@ use crate::event::Source;
 use crate::secret_data::{PreviousCa, RotationRequest, SecretData, StoredPair, to_pem};
 
 const PREVIOUS_CAS: &str = "previous-ca.crt";
-
-/// Annotation on the Secret by which a user requests a rotation: `ca` for a new CA with overlap, `leaf` for a new leaf
-/// of the same CA, `revoke-ca` for a new CA at once. The write that fulfils the request removes it.
-pub const ROTATE: &str = "swansong.dev/rotate";
-
-/// Annotation on the Secret with the time at which each previous CA leaves the `caBundle`, as `ID=TIME` separated by
-/// blanks.
-pub const TRUSTED_UNTIL: &str = "swansong.dev/trusted-until";
-
-/// Annotation on the Secret with the IDs of CAs that are no longer trusted. They are removed from a `caBundle` that
-/// contains them again.
-pub const RETIRED: &str = "swansong.dev/retired";
 
 /// The field manager of all writes.
 pub(crate) const FIELD_MANAGER: &str = "swansong";

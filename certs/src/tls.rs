@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use rustls::crypto::ring::{Ticketer, default_provider};
+use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoServerSessionStorage, VerifierBuilderError};
 use rustls::{ServerConfig, SupportedProtocolVersion, version};
 
 use crate::client_ca::ClientVerifier;
-use crate::pair::PairError;
 use crate::resolver::Resolver;
+pub use crate::tls_error::TlsError;
 
 /// The oldest accepted TLS version.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -19,30 +19,6 @@ pub enum MinimumTls {
     Tls13,
     /// TLS 1.2 and later, for proxies between API server and webhook.
     Tls12,
-}
-
-/// Why TLS can't be configured.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// The client CAs can't be read.
-    #[error("client CAs: {0}")]
-    ClientCas(#[from] PairError),
-    /// A certificate isn't usable as a trust anchor.
-    #[error(
-        "client CAs: {name} can't be trusted ({problem}); give the PEM of the CAs that sign client certificates"
-    )]
-    ClientCa {
-        /// Name of the text.
-        name: String,
-        /// The verifier's error.
-        problem: String,
-    },
-    /// rustls returned an error.
-    #[error("TLS can't be set up: {0}")]
-    Setup(#[from] rustls::Error),
-    /// rustls can't build the client verifier.
-    #[error("client certificates can't be checked: {0}")]
-    Verifier(#[from] VerifierBuilderError),
 }
 
 /// Builds the TLS configuration of a server for HTTP/1.1. With `clients`, it accepts only clients that they verify.

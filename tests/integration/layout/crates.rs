@@ -53,7 +53,9 @@ pub(crate) fn packages() -> Vec<Package> {
             .map(|dependency| short(&dependency["name"]))
             .collect(),
     };
-    packages.map(read).collect()
+    let mut packages: Vec<Package> = packages.map(read).collect();
+    packages.sort_by(|one, other| one.name.cmp(&other.name));
+    packages
 }
 
 /// The table in docs/architecture.md: what each crate may depend on.

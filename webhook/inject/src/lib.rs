@@ -6,6 +6,7 @@
 
 mod budget;
 mod env;
+mod kind;
 mod metadata;
 pub mod node_readiness;
 pub mod operation;

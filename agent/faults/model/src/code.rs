@@ -6,6 +6,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+/// Codes of a device's network, not of the device itself, such as a RoCE link that is down
+/// (`NetworkFaultCodes` of `ascend-device-plugin/pkg/common/fault_code.go`).
+pub const NETWORK_CODES: [u64; 4] = [0x8107_8603, 0x8107_8607, 0x1_1000_0002, 0x1_1000_1024];
+
 /// A fault code: hexadecimal digits in upper case, as MindCluster writes it.
 ///
 /// The driver's codes are 32 bits wide (`event_id` of `dcmi_dms_fault_event`); those that MindCluster makes itself have

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::code::Code;
+use crate::code::{Code, NETWORK_CODES};
 use crate::level::Level;
 
 /// The size limit of a ConfigMap, in bytes.
@@ -107,7 +107,7 @@ pub enum Warning {
 }
 
 fn network_codes() -> String {
-    crate::classify::NETWORK_CODES.map(|number| format!("{number:08X}")).join(", ")
+    NETWORK_CODES.map(|number| format!("{number:08X}")).join(", ")
 }
 
 /// A bounded list of warnings.

@@ -22,10 +22,8 @@ mod send_backoff;
 mod source_update;
 mod tracker;
 
-pub use self::classify::{
-    Classifier, ClassifierSelector, ClassifierSource, LevelReason, NETWORK_CODES, ReloadResult,
-};
-pub use self::code::{Code, InvalidCode};
+pub use self::classify::{Classifier, ClassifierSelector, ClassifierSource, LevelReason, ReloadResult};
+pub use self::code::{Code, InvalidCode, NETWORK_CODES};
 pub use self::driver_fault::{CARD_DROP, DriverFault};
 pub use self::fault::{
     BlockReason, Classification, Delivery, EARLIEST, Fault, FaultKind, Handling, Phase, RULES,

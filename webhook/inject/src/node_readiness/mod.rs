@@ -4,13 +4,9 @@
 //! the requirement; a *preferred* one becomes a further term. An affinity or `nodeSelector` that already names the label
 //! is left alone.
 
-mod undo;
-
 use serde_json::{Value, json};
 use swansong_api::labels::DUMP_READY;
 use swansong_api::record::NodeReadinessRecord;
-
-pub(super) use self::undo::undo;
 
 use super::operation::Operation;
 use super::report::{Action, ActionKind, Warning};
@@ -26,15 +22,15 @@ pub const FIELD: &str = "affinity.nodeReadiness";
 pub const WEIGHT: i64 = 50;
 
 /// Members of `spec.affinity.nodeAffinity`.
-const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+pub(crate) const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+pub(crate) const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 /// Names in the lists of a record, beside [`REQUIRED`] and [`PREFERRED`].
-const AFFINITY: &str = "affinity";
-const NODE_AFFINITY: &str = "nodeAffinity";
+pub(crate) const AFFINITY: &str = "affinity";
+pub(crate) const NODE_AFFINITY: &str = "nodeAffinity";
 
 /// The name of the requirements of the required term at `index`.
-fn expressions(index: usize) -> String {
+pub(crate) fn expressions(index: usize) -> String {
     format!("matchExpressions/{index}")
 }
 
@@ -48,7 +44,7 @@ fn note<T>(record: &mut NodeReadinessRecord, name: &str, member: &Slot<T>) {
 }
 
 /// What a member was before it was created; `None` if it existed.
-fn original(record: &NodeReadinessRecord, name: &str) -> Option<Original> {
+pub(crate) fn original(record: &NodeReadinessRecord, name: &str) -> Option<Original> {
     Original::of(name, &record.absent, &record.null)
 }
 

@@ -1,6 +1,7 @@
 //! The exact undo of an injection, by the records it left.
 
 mod container;
+mod node_readiness;
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,6 @@ use swansong_api::record::{ContainerRecord, Record, RecordError, summary};
 use swansong_api::strategy::Strategies;
 
 use self::container::ContainerUndo;
-use super::node_readiness;
 use super::operation::{Operation, escape};
 use super::original::Original;
 use super::view::{Kept, Metadata, Object, PodSpec, ShapeError, Slot, Text};

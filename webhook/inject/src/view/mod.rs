@@ -15,8 +15,8 @@ pub use self::affinity::{
 };
 use self::json::view;
 pub use self::json::{Kept, Keys, Ordered, Quantity, Slot, Text};
+use crate::kind::WorkloadKind;
 use crate::spelling;
-use crate::workload::WorkloadKind;
 
 /// Keeps `recover-strategy` and Swansong's own annotations.
 #[derive(Debug)]

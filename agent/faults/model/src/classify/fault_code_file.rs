@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Classifier, NETWORK_CODES};
-use crate::code::Code;
+use super::Classifier;
+use crate::code::{Code, NETWORK_CODES};
 use crate::json::{self, ParseError, Warning, Warnings};
 use crate::level::Level;
 

@@ -6,14 +6,10 @@ mod selector;
 use std::collections::BTreeMap;
 
 pub use self::selector::{ClassifierSelector, ClassifierSource, ReloadResult};
-use crate::code::Code;
+use crate::code::{Code, NETWORK_CODES};
 use crate::json::{ParseError, Warning};
 use crate::level::Level;
 use crate::source_update::Severity;
-
-/// Codes of a device's network, not of the device itself, such as a RoCE link that is down
-/// (`NetworkFaultCodes` of `ascend-device-plugin/pkg/common/fault_code.go`).
-pub const NETWORK_CODES: [u64; 4] = [0x8107_8603, 0x8107_8607, 0x1_1000_0002, 0x1_1000_1024];
 
 /// Codes with a documented level, for clusters without a `faultCode.json`. The device plugin's own file of 804 entries
 /// isn't copied here, as it changes with every release; it is read from the cluster.

@@ -3,10 +3,10 @@
 use swansong_api::labels::DUMP_READY;
 use swansong_api::record::NodeReadinessRecord;
 
-use super::{AFFINITY, NODE_AFFINITY, PREFERRED, REQUIRED, original};
+use super::Undo;
+use crate::node_readiness::{AFFINITY, NODE_AFFINITY, PREFERRED, REQUIRED, expressions, original};
 use crate::operation::Operation;
 use crate::original::Original;
-use crate::undo::Undo;
 use crate::view::{NodeAffinity, NodeSelectorTerm, PodSpec, PreferredTerm, Slot};
 
 /// The undo of a member of nodeAffinity.
@@ -29,7 +29,7 @@ impl From<Original> for MemberUndo {
 }
 
 /// Undoes the changes of `record` to the pod template at `path`, except what the user changed or removed since.
-pub(crate) fn undo(path: &str, spec: &PodSpec<'_>, record: &NodeReadinessRecord, undo: &mut Undo) {
+pub(super) fn undo(path: &str, spec: &PodSpec<'_>, record: &NodeReadinessRecord, undo: &mut Undo) {
     let Some(affinity) = spec.affinity.present() else { return };
     let Some(node) = affinity.node_affinity.present() else { return };
     let path = format!("{path}/spec/affinity");
@@ -118,7 +118,7 @@ fn undo_term(
 ) -> Operation {
     let list = format!("{path}/matchExpressions");
     let emptied = term.match_expressions.items().len() == 1;
-    match original(record, &super::expressions(index)).filter(|_| emptied) {
+    match original(record, &expressions(index)).filter(|_| emptied) {
         Some(former) => former.restore(list),
         None => Operation::remove(format!("{list}/{at}")),
     }
