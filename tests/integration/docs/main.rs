@@ -209,14 +209,16 @@ fn the_example_job_is_injected_without_a_warning() {
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(&read(&root().join("docs/examples/ascendjob-pytorch.yaml")))
             .expect("YAML");
-    let job = &documents[0];
+    let [config_map, job] = &documents[..] else { panic!("{documents:?}") };
     let outcome =
         inject(WorkloadKind::AscendJob, &job.to_string(), &Policy::default()).expect("an AscendJob");
     assert!(outcome.injected());
     assert_eq!(outcome.warnings, []);
     assert_eq!(outcome.templates.len(), 2);
-    let reset = &documents[1]["metadata"]["name"];
-    assert_eq!(reset, &format!("reset-config-{}", job["metadata"]["name"].as_str().expect("a name")));
+    assert_eq!(
+        config_map["metadata"]["name"],
+        format!("reset-config-{}", job["metadata"]["name"].as_str().expect("a name"))
+    );
 }
 
 /// Runs a line of the documentation as a shell in the repository would; both outputs, as a terminal shows them.
