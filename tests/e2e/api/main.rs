@@ -10,6 +10,7 @@ mod certificates;
 mod faults;
 mod gateway;
 mod inputs;
+mod install;
 mod jobs;
 mod node_readiness;
 mod overload;
