@@ -103,7 +103,7 @@ fn controller(client: Client, context: Arc<Context>) -> (Jobs, impl Future<Outpu
     let run = Controller::for_stream_with(triggers, store.clone(), resource.clone())
         .reconcile_on(requests)
         .with_config(ControllerConfig::default().concurrency(CONCURRENCY))
-        .run(reconcile, on_error, context)
+        .run(reconcile, |job, error, context| on_error(&job, error, &context), context)
         // `on_error` logs failures. Other errors are reconciles of jobs that were deleted meanwhile.
         .for_each(|_| ready(()));
     (Jobs { resource, store, queue }, run)

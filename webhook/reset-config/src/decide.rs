@@ -164,7 +164,7 @@ mod tests {
     }
 
     fn metadata(strategy: Option<&str>, is_opted_out: bool, is_terminating: bool) -> ObjectMeta {
-        let inject = is_opted_out.then_some("false").unwrap_or("true");
+        let inject = if is_opted_out { "false" } else { "true" };
         let deletion = is_terminating.then_some("2026-01-01T00:00:00Z");
         let metadata = json!({
             "name": "j", "uid": "u", "deletionTimestamp": deletion,

@@ -189,9 +189,9 @@ pub(crate) async fn reconcile(
 }
 
 /// The delay after a reconcile that failed.
-pub(crate) fn on_error(job: Arc<JobMetadata>, error: &RequestError, context: Arc<Context>) -> Action {
-    let delay = context.retry_later(&job, JobState::Pending, FAILURE_BACKOFF);
-    warn!(job = context.display(&job), %error, ?delay, "reconcile failed");
+pub(crate) fn on_error(job: &JobMetadata, error: &RequestError, context: &Context) -> Action {
+    let delay = context.retry_later(job, JobState::Pending, FAILURE_BACKOFF);
+    warn!(job = context.display(job), %error, ?delay, "reconcile failed");
     Action::requeue(delay.max(error.retry_after()))
 }
 

@@ -53,10 +53,12 @@ impl Record {
 
     /// Notes whether the ConfigMap is missing. Returns for how long it has been.
     pub(crate) fn observe_missing(&mut self, is_missing: bool, now: Instant) -> Duration {
-        if !is_missing {
+        if is_missing {
+            now - *self.missing_since.get_or_insert(now)
+        } else {
             self.missing_since = None;
+            Duration::ZERO
         }
-        is_missing.then(|| now - *self.missing_since.get_or_insert(now)).unwrap_or_default()
     }
 
     /// Counts an attempt without success. Returns how many preceded it.

@@ -194,7 +194,7 @@ async fn config_map_is_created_after_the_grace_period() {
     let api = FakeApi::with_jobs(&["j"]);
     let started = Instant::now();
     start(&api);
-    sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_mins(1)).await;
     let created = creations(&api);
     assert_eq!(created.len(), 1);
     let delay = created[0] - started;
@@ -215,7 +215,7 @@ async fn config_map_of_the_user_takes_precedence_within_the_grace_period() {
 async fn replaced_config_map_is_left_to_the_user_and_a_deleted_one_is_created_again() {
     let api = FakeApi::with_jobs(&["j"]);
     start(&api);
-    sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_mins(1)).await;
     assert_eq!(creations(&api).len(), 1);
     let path = "/api/v1/namespaces/ns/configmaps/reset-config-j";
     for _ in 0..20 {
@@ -227,7 +227,7 @@ async fn replaced_config_map_is_left_to_the_user_and_a_deleted_one_is_created_ag
     assert_eq!(creations(&api).len(), 1);
     api.lock().expect("lock").delete(path);
     let deleted = Instant::now();
-    sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_mins(1)).await;
     let delay = creations(&api)[1] - deleted;
     assert!(delay >= GRACE_PERIOD && delay < GRACE_PERIOD + Duration::from_secs(2), "{delay:?}");
 }
@@ -245,7 +245,7 @@ async fn recreated_job_starts_a_new_grace_period() {
         api.put(ASCEND_JOB, job);
     }
     let recreated = Instant::now();
-    sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_mins(1)).await;
     let created = creations(&api);
     assert_eq!(created.len(), 1);
     assert!(created[0] - recreated >= GRACE_PERIOD);
@@ -255,7 +255,7 @@ async fn recreated_job_starts_a_new_grace_period() {
 async fn status_changes_of_a_job_cause_no_requests() {
     let api = FakeApi::with_jobs(&["j"]);
     start(&api);
-    sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_mins(1)).await;
     let before = api.lock().expect("lock").times(GET).len();
     for _ in 0..100 {
         let mut api = api.lock().expect("lock");
@@ -284,7 +284,7 @@ async fn config_map_that_changes_all_the_time_is_read_once_a_second() {
 async fn list_after_an_interrupted_watch_reveals_a_deleted_config_map() {
     let api = FakeApi::with_jobs(&["j"]);
     start(&api);
-    sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_mins(1)).await;
     {
         let mut api = api.lock().expect("lock");
         api.objects.remove("/api/v1/namespaces/ns/configmaps/reset-config-j").expect("the ConfigMap");
@@ -307,7 +307,7 @@ async fn retry_after_is_honoured() {
     assert!(requests.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_secs(30)), "{requests:?}");
     assert!(requests.len() >= 3);
     api.lock().expect("lock").failures.clear();
-    sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_mins(1)).await;
     assert_eq!(creations(&api).len(), 1);
 }
 
