@@ -12,19 +12,16 @@
 //! - [`readiness`]: what the Node should show.
 //! - [`config`]: the configuration file.
 //! - [`node`]: the Node, its Pods and Events in the API server.
-//! - [`run`]: the long-running agent, which connects the others.
-//!
-//! [`fault`] and [`relay`] report device faults to ClusterD; [`api`] is their client of the API server.
+//! - [`device_nodes`]: a source of faults, the device nodes of the host.
+//! - [`run`]: the long-running agent, which connects the others with the fault pipeline (`swansong-faults`).
 
-pub mod api;
 pub mod checks;
 pub mod config;
-pub mod fault;
+pub mod device_nodes;
 pub mod finding;
 pub mod host;
 mod metrics;
 pub mod node;
 pub mod preload;
 pub mod readiness;
-pub mod relay;
 pub mod run;

@@ -11,13 +11,13 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use strum::VariantArray as _;
+use swansong_faults::Metrics as FaultMetrics;
 use swansong_runtime::events::EventMetrics;
 use swansong_runtime::supervisor::Tasks;
 
 use crate::finding::{Ready, Report, Status};
 use crate::preload::{Outcome, PodVerdict};
 use crate::readiness::WriteCause;
-use crate::relay::Metrics as RelayMetrics;
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 type Gauges<const N: usize> = Family<Labels<N>, Gauge<i64, AtomicI64>>;
@@ -28,7 +28,7 @@ type Seconds = Gauge<f64, AtomicU64>;
 pub(crate) struct Metrics {
     registry: Registry,
     /// Metrics of the fault pipeline.
-    pub(crate) relay: Arc<RelayMetrics>,
+    pub(crate) faults: Arc<FaultMetrics>,
     pub(crate) events: EventMetrics,
     ready: Gauges<1>,
     checks: Gauges<2>,
@@ -44,7 +44,7 @@ impl Metrics {
         let mut registry = Registry::with_prefix("swansong_agent");
         let r = &mut registry;
         r.register("build", "The program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
-        let relay = Arc::new(RelayMetrics::new(r));
+        let faults = Arc::new(FaultMetrics::new(r));
         let events = EventMetrics::default();
         events.register(r);
         let ready = Gauges::default();
@@ -69,7 +69,7 @@ impl Metrics {
         tasks.register(r);
         let metrics = Self {
             registry,
-            relay,
+            faults,
             events,
             ready,
             checks,

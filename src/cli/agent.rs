@@ -44,10 +44,10 @@ pub(crate) struct Agent {
     /// Address for /healthz, /readyz, /metrics and /status; port 0 chooses a free one
     #[arg(long, env = "SWANSONG_HEALTH_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:8081")]
     health_listen: SocketAddr,
-    /// Report device faults to ClusterD, as `faults.relay.enabled` in the configuration does
-    #[arg(long, env = "SWANSONG_RELAY_FAULTS")]
-    relay_faults: bool,
-    /// Send faults through the gateway at this address, as `faults.relay.gateway.address` in the configuration does
+    /// Report device faults to ClusterD, as `faults.enabled` in the configuration does
+    #[arg(long, env = "SWANSONG_FAULTS")]
+    faults: bool,
+    /// Send faults through the gateway at this address, as `faults.gateway.address` in the configuration does
     #[arg(long, env = "SWANSONG_GATEWAY", value_name = "HOST:PORT")]
     gateway: Option<String>,
     #[command(flatten)]
@@ -70,14 +70,14 @@ impl Agent {
             Some(path) => Config::load(path)?,
             None => Config::default(),
         };
-        config.faults.relay.enabled |= self.relay_faults;
+        config.faults.enabled |= self.faults;
         if let Some(address) = &self.gateway {
             let mut gateway = GatewaySettings::at(address)
                 .with_context(|| format!("--gateway {address} isn't HOST:PORT"))?;
-            if let Some(configured) = config.faults.relay.gateway.take() {
+            if let Some(configured) = config.faults.gateway.take() {
                 (gateway.ca_file, gateway.token_file) = (configured.ca_file, configured.token_file);
             }
-            config.faults.relay.gateway = Some(gateway);
+            config.faults.gateway = Some(gateway);
         }
         if self.once { self.once(&config) } else { self.keep_running(config) }
     }

@@ -9,8 +9,9 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use strum::VariantArray as _;
 
-use crate::class::RESOURCE;
+use crate::class::{Class, RESOURCE};
 
 /// The ConfigMap's namespace.
 pub const NAMESPACE: &str = "cluster-system";
@@ -24,10 +25,19 @@ pub const DESCRIPTION: &str = "Description";
 /// The registered faults of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFaults<'a> {
-    /// The ids of Swansong's active faults, in the order of the ConfigMap.
-    pub fault_ids: Vec<Cow<'a, str>>,
+    /// Our active faults on the node, in the order of the ConfigMap.
+    pub faults: Vec<RegisteredFault<'a>>,
     /// Whether the list is complete.
     pub complete: bool,
+}
+
+/// A fault that ClusterD has registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegisteredFault<'a> {
+    /// Its id.
+    pub id: Cow<'a, str>,
+    /// Its class; `None` for a code that isn't ours.
+    pub class: Option<Class>,
 }
 
 /// The ConfigMap is invalid.
@@ -43,7 +53,7 @@ pub fn node_faults<'a>(
     node: &str,
 ) -> Result<NodeFaults<'a>, InvalidStatistic> {
     let complete = description.is_none_or(str::is_empty);
-    let fault_ids = match faults.filter(|text| !text.trim().is_empty()) {
+    let faults = match faults.filter(|text| !text.trim().is_empty()) {
         Some(text) => {
             let mut json = serde_json::Deserializer::from_str(text);
             let found = json.deserialize_option(Nodes { node })?;
@@ -52,7 +62,7 @@ pub fn node_faults<'a>(
         }
         None => Vec::new(),
     };
-    Ok(NodeFaults { fault_ids, complete })
+    Ok(NodeFaults { faults, complete })
 }
 
 /// Parses one node's faults and skips all others without allocation, as the object may have a megabyte.
@@ -61,7 +71,7 @@ struct Nodes<'n> {
 }
 
 impl<'de> Visitor<'de> for Nodes<'_> {
-    type Value = Vec<Cow<'de, str>>;
+    type Value = Vec<RegisteredFault<'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object from nodes to faults")
@@ -94,7 +104,7 @@ impl<'de> Visitor<'de> for Nodes<'_> {
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[derive(Default)]
-struct OwnFaults<'a>(Vec<Cow<'a, str>>);
+struct OwnFaults<'a>(Vec<RegisteredFault<'a>>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for OwnFaults<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -109,9 +119,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for OwnFaults<'a> {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut faults: A) -> Result<Self::Value, A::Error> {
                 let mut own = Vec::new();
-                while let Some(Entry { resource, fault_id }) = faults.next_element()? {
+                while let Some(Entry { resource, fault_id, fault_code }) = faults.next_element()? {
                     if resource.is_some_and(|Text(resource)| resource == RESOURCE) {
-                        own.extend(fault_id.map(|Text(id)| id));
+                        let class = fault_code.and_then(|Text(code)| {
+                            Class::VARIANTS.iter().copied().find(|class| class.code() == code)
+                        });
+                        own.extend(fault_id.map(|Text(id)| RegisteredFault { id, class }));
                     }
                 }
                 Ok(OwnFaults(own))
@@ -130,6 +143,8 @@ struct Entry<'a> {
     resource: Option<Text<'a>>,
     #[serde(borrow, default)]
     fault_id: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    fault_code: Option<Text<'a>>,
 }
 
 #[cfg(test)]
@@ -147,7 +162,7 @@ mod tests {
     fn ids(faults: &str, node: &str) -> Vec<String> {
         let found = node_faults(Some(faults), None, node).expect("a statistic");
         assert!(found.complete);
-        found.fault_ids.into_iter().map(Cow::into_owned).collect()
+        found.faults.into_iter().map(|fault| fault.id.into_owned()).collect()
     }
 
     #[test]
@@ -164,7 +179,11 @@ mod tests {
     #[test]
     fn ids_are_borrowed() {
         let found = node_faults(Some(FAULTS), None, "worker-7").expect("a statistic");
-        assert!(found.fault_ids.iter().all(|id| matches!(id, Cow::Borrowed(_))));
+        assert!(found.faults.iter().all(|fault| matches!(fault.id, Cow::Borrowed(_))));
+        assert_eq!(
+            found.faults.iter().map(|fault| fault.class).collect::<Vec<_>>(),
+            [Some(Class::ChipSeparate), None]
+        );
         assert_eq!(ids(r#"{"a":[{"resource":"swan\u0073ong","faultId":"a\u002eb"}]}"#, "a"), ["a.b"]);
     }
 
@@ -172,7 +191,7 @@ mod tests {
     fn missing_or_empty_values_are_no_faults() {
         for faults in [None, Some(""), Some("null"), Some("{}")] {
             let found = node_faults(faults, None, "worker-7").expect("a statistic");
-            assert_eq!(found, NodeFaults { fault_ids: Vec::new(), complete: true });
+            assert_eq!(found, NodeFaults { faults: Vec::new(), complete: true });
         }
     }
 

@@ -86,27 +86,21 @@ pub(super) struct Readiness {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct FaultSection {
-    pub(super) classification: Option<Classification>,
-    pub(super) rules: Option<Rules>,
-    pub(super) devices: Option<Devices>,
-    pub(super) relay: Option<Relay>,
-}
-
-#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct Relay {
+pub(super) struct FaultSection {
     pub(super) enabled: Option<bool>,
     pub(super) dcmi: Option<bool>,
-    pub(super) outbox: At<String>,
+    pub(super) state_folder: At<String>,
     pub(super) settle: At<String>,
     pub(super) settle_sub_health: At<String>,
     pub(super) notices: Option<bool>,
-    pub(super) recall_after_dump: Option<bool>,
+    pub(super) withdraw_after_dump: Option<bool>,
     pub(super) fast_dump: Option<bool>,
     pub(super) config_map_namespace: At<String>,
     pub(super) gateway: Option<Gateway>,
+    pub(super) classification: Option<Classification>,
+    pub(super) rules: Option<Rules>,
+    pub(super) devices: Option<Devices>,
 }
 
 #[derive(Debug, Default, Deserialize)]

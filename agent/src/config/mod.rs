@@ -3,15 +3,13 @@
 mod faults;
 mod file;
 mod parser;
-mod relay;
 
 #[cfg(test)]
 mod tests;
 
 use std::path::Path;
 
-pub use self::faults::FaultSettings;
-pub use self::relay::{GatewaySettings, RelaySettings};
+pub use self::faults::{FaultSettings, GatewaySettings};
 use crate::{checks, preload, readiness};
 pub use swansong_runtime::config::{ConfigError, Problem, Problems};
 

@@ -3,6 +3,8 @@ use std::time::Duration;
 use swansong_fault_model::{DurationRule, FrequencyRule, Level, Rules};
 
 use super::*;
+use swansong_faults::LevelSettings;
+
 use crate::checks::{ClusterdSettings, DriverSettings, Family, Trust, pci_ids};
 use crate::finding::CheckName;
 
@@ -95,11 +97,13 @@ faults:
             taint: true,
         },
         faults: FaultSettings {
-            classification_file: Some("/etc/swansong/faultCode.json".into()),
-            rules,
-            rules_from_cluster: true,
+            levels: LevelSettings {
+                file: Some("/etc/swansong/faultCode.json".into()),
+                rules,
+                rules_from_cluster: true,
+            },
             device_interval: Duration::from_secs(2),
-            relay: RelaySettings::default(),
+            ..FaultSettings::default()
         },
     };
     assert_eq!(config, expected);
@@ -133,8 +137,8 @@ const INVALID: &[(&str, u64, &[&str])] = &[
     ("clusterd: {interval: 999ms}", 1, &["clusterd.interval", "1s or more"]),
     ("preload: {interval: 99ms}", 1, &["preload.interval", "100ms or more"]),
     ("readiness: {heartbeat: 1s}", 1, &["readiness.heartbeat", "1m or more"]),
-    ("faults: {relay: {gateway: {address: gateway}}}", 1, &["faults.relay.gateway.address", "HOST:PORT"]),
-    ("faults:\n relay:\n  gateway:\n   tokenFile: /t", 4, &["faults.relay.gateway", "HOST:PORT"]),
+    ("faults: {gateway: {address: gateway}}", 1, &["faults.gateway.address", "HOST:PORT"]),
+    ("faults:\n gateway:\n  tokenFile: /t", 3, &["faults.gateway", "HOST:PORT"]),
     ("readiness: {taint: maybe}", 1, &["readiness.taint"]),
     ("readiness: {failAfter: x}", 1, &["readiness.failAfter"]),
     ("preload: {grace: 1d}", 1, &["preload.grace"]),

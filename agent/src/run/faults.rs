@@ -1,141 +1,152 @@
-//! The tasks that tell ClusterD of faults, where that is configured.
+//! The tasks of the fault pipeline.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use swansong_clusterd_client::AddressError;
-use swansong_clusterd_client::GrpcClient;
+use swansong_clusterd_client::{AddressError, GrpcClient};
+use swansong_fault_model::{Fault, RULES};
+use swansong_faults::sources::{Dcmi, DcmiSettings, DevicePluginWatch, Library, Source, Updates};
+use swansong_faults::{
+    Clock, Cluster, ConfigMapTransport, FaultEvents, Gateway, Inputs, LevelWatch, Outputs, Parts, Queue, Transports,
+};
 use swansong_gateway::client::{self, GatewayClient};
+use swansong_runtime::supervisor::supervise;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::{Context, faults_condition};
-use crate::api::Timing;
-use crate::config::{Config, RelaySettings};
-use crate::fault::source::{Dcmi, DcmiSettings, DeviceNodes, DevicePluginWatch, Out, Source};
-use crate::fault::{Clock, LevelWatch};
-use crate::relay::{self, ByRelay, ConfigMapSink, Episode, Inputs, Parts, Queue, Routes, Story};
-use swansong_runtime::supervisor::supervise;
+use crate::checks::loadable_library;
+use crate::config::{Config, GatewaySettings};
+use crate::device_nodes::DeviceNodes;
+use crate::host::HostRoot;
 
-/// What waits between the sources and the relay: a burst of all devices. A source that finds no room waits.
-const ROOM: usize = 1024;
-/// A source that doesn't move for so long is stuck: the slowest looks every five minutes.
-const SOURCE_PATIENCE: Duration = Duration::from_mins(16);
-/// The relay answers when ClusterD has.
-const VIA_PATIENCE: Duration = Duration::from_secs(45);
-const RELAY_PATIENCE: Duration = Duration::from_mins(2);
+/// The updates that may wait for the pipeline: a burst of all devices. A source waits while the queue is full.
+const QUEUE: usize = 1024;
+/// The slowest source polls every five minutes.
+const SOURCE_TIMEOUT: Duration = Duration::from_mins(16);
+/// The gateway answers when ClusterD has.
+const GATEWAY_TIMEOUT: Duration = Duration::from_secs(45);
+const PIPELINE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// ClusterD at its configured address.
 pub(super) fn clusterd(config: &Config) -> Result<GrpcClient, AddressError> {
     GrpcClient::new(&format!("http://{}", config.checks.clusterd.address), config.checks.clusterd.timeout)
 }
 
-/// Starts all of them.
-pub(super) fn start(
-    all: &mut JoinSet<Infallible>,
-    context: &Context,
-    settings: &RelaySettings,
-    grpc: GrpcClient,
-) {
-    let Context { shared, config, server: api, timing, events, .. } = context.clone();
-    let timing = Arc::new(Timing { watch: timing.watch, backoff: timing.backoff, ..Timing::default() });
-    let config_map = settings.config_map_namespace.as_ref().map(|namespace| ConfigMapSink {
-        api: Arc::clone(&api),
-        namespace: namespace.clone(),
+/// Starts the pipeline and its sources.
+pub(super) fn start(all: &mut JoinSet<Infallible>, context: &Context, clusterd: GrpcClient) {
+    let Context { shared, config, api, timing, events, .. } = context;
+    let settings = &config.faults;
+    let clock = Clock::start();
+    let device_plugin = Arc::new(DevicePluginWatch::new(&shared.node_name, api.client().clone(), clock));
+    let levels = Arc::new(LevelWatch::new(settings.levels.clone()));
+    let (updates, queue) = mpsc::channel(QUEUE);
+    let queue: Queue = Arc::new(Mutex::new(queue));
+    let (condition, desired_condition) = watch::channel(None);
+    let (restored_faults, restored) = watch::channel(None);
+    let (nodes, npus) = (shared.node.subscribe(), config.checks.npus);
+    let parts = Arc::new(Parts {
         node: shared.node_name.clone(),
+        folder: settings.state_folder.clone(),
+        settings: settings.pipeline.clone(),
+        transports: transports(context, clusterd),
+        cluster: Cluster::new(api.client().clone()),
+        inputs: Inputs {
+            pods: shared.npu_pods.subscribe(),
+            device_plugin: device_plugin.tracker(),
+            levels: levels.levels(),
+            devices: Arc::new(move || {
+                let capacity = nodes.borrow().as_ref().and_then(|node| node.npus);
+                // Physical ids start at 0.
+                (0..npus.or(capacity).unwrap_or(0)).take(32).collect()
+            }),
+        },
+        outputs: Outputs { condition, status: shared.faults.clone(), restored: restored_faults },
+        events: FaultEvents::new(shared.node_name.clone(), events.clone()),
+        metrics: Arc::clone(&shared.metrics.faults),
+        clock,
+        sources: [RULES, DeviceNodes::NAME].into_iter().chain(settings.dcmi.then_some(Dcmi::NAME)).collect(),
     });
-    let relay = settings.gateway.as_ref().map(|gateway| {
-        ByRelay::new(GatewayClient::new(client::Settings {
+    context.spawn(all, "faults", PIPELINE_TIMEOUT, move |_, progress| {
+        swansong_faults::run(Arc::clone(&parts), Arc::clone(&queue), progress)
+    });
+    let timeout = timing.backoff.max.saturating_mul(3) + Duration::from_mins(1);
+    context.spawn(all, "faults-condition", timeout, move |context, progress| {
+        faults_condition::run(context, desired_condition.clone(), progress)
+    });
+    let timeout = timing.watch.saturating_mul(2) + timing.backoff.max + Duration::from_mins(1);
+    context.spawn(all, "levels", timeout, move |context, progress| {
+        let levels = Arc::clone(&levels);
+        async move { Ok(levels.run(context.api.client().clone(), progress).await) }
+    });
+    context.spawn(all, "device-plugin", timeout, move |_, progress| {
+        let device_plugin = Arc::clone(&device_plugin);
+        async move { Ok(device_plugin.run(progress).await) }
+    });
+    spawn_device_nodes(all, context, &updates, &restored);
+    if settings.dcmi {
+        let (root, config) = (context.host_root.clone(), Arc::clone(config));
+        let find_library = Arc::new(move || {
+            let opened = HostRoot::open(&root);
+            let root = opened
+                .map_err(|error| format!("the host root {} can't be opened: {error}", root.display()))?;
+            let found = loadable_library(&root, &config.checks, "libdcmi.so").map_err(|finding| finding.message)?;
+            Ok(Library { path: found.library, folders: found.folders })
+        });
+        spawn_source(all, context, Dcmi::new(DcmiSettings::new(find_library)), updates);
+    }
+}
+
+fn transports(context: &Context, grpc: GrpcClient) -> Transports {
+    let Context { shared, config, api, .. } = context;
+    let settings = &config.faults;
+    let gateway = settings.gateway.as_ref().map(|gateway: &GatewaySettings| {
+        Gateway::new(GatewayClient::new(client::Settings {
             address: gateway.address.clone(),
             server_name: gateway.server_name().to_owned(),
             ca_file: gateway.ca_file.clone(),
             token_file: gateway.token_file.clone(),
             connect_timeout: config.checks.clusterd.timeout,
-            request_timeout: VIA_PATIENCE,
+            request_timeout: GATEWAY_TIMEOUT,
         }))
     });
-    let routes = Routes { relay, grpc, config_map };
-    let clock = Clock::start();
-    let device_plugin =
-        DevicePluginWatch::new(&shared.node_name, Arc::clone(&api), Arc::clone(&timing), clock);
-    let levels = Arc::new(LevelWatch::new(&config.faults));
-    let (remembered, remembering) = watch::channel(None);
-    let (out, queue) = mpsc::channel(ROOM);
-    let queue: Queue = Arc::new(Mutex::new(queue));
-    let (told, telling) = watch::channel(None);
-    let parts = Arc::new(Parts {
-        node: shared.node_name.clone(),
-        folder: settings.outbox.clone(),
-        settings: settings.settings.clone(),
-        routes: Arc::new(routes),
-        api: Arc::clone(&api),
-        inputs: Inputs {
-            pods: shared.npu_pods.subscribe(),
-            device_plugin: device_plugin.view(),
-            levels: levels.levels(),
-            node: shared.node.subscribe(),
-            npus: config.checks.npus,
-        },
-        story: Story::new(shared.node_name.clone(), events),
-        metrics: Arc::clone(&shared.metrics.relay),
-        told,
-        view: shared.faults.clone(),
-        remembered,
-        clock,
-        sources: sources(settings),
-    });
-    all.spawn(supervise(shared.tasks.add("relay", RELAY_PATIENCE), move |progress| {
-        relay::run(Arc::clone(&parts), Arc::clone(&queue), progress)
-    }));
-    let timeout = timing.backoff.max.saturating_mul(3) + Duration::from_mins(1);
-    context.spawn(all, "faults-condition", timeout, move |context, progress| {
-        faults_condition::run(context, telling.clone(), progress)
-    });
-    let timeout = timing.watch.saturating_mul(2) + timing.backoff.max + Duration::from_mins(1);
-    all.spawn(supervise(shared.tasks.add("levels", timeout), move |progress| {
-        Arc::clone(&levels).run(Arc::clone(&api), Arc::clone(&timing), progress)
-    }));
-    source(all, context, device_plugin, &out);
-    device_nodes(all, context, &out, &remembering);
-    if settings.dcmi {
-        let settings = DcmiSettings::new(context.host_root.clone(), Arc::clone(&context.config));
-        source(all, context, Dcmi::new(settings), &out);
-    }
+    let namespace = settings.config_map_namespace.as_ref();
+    let config_map = namespace
+        .map(|namespace| ConfigMapTransport::new(api.client().clone(), namespace, &shared.node_name));
+    Transports { gateway, grpc, config_map }
 }
 
-/// The names of all that says what stands.
-fn sources(settings: &RelaySettings) -> Vec<&'static str> {
-    let dcmi = settings.dcmi.then_some(Dcmi::NAME);
-    [relay::RULES, DeviceNodes::NAME].into_iter().chain(dcmi).collect()
-}
-
-/// What was there before this process, and isn't now, is known by the outbox alone.
-fn device_nodes(
+/// Which device nodes existed before this process is known from the state only.
+fn spawn_device_nodes(
     all: &mut JoinSet<Infallible>,
     context: &Context,
-    out: &Out,
-    remembering: &watch::Receiver<Option<Arc<Vec<Episode>>>>,
+    updates: &Updates,
+    restored: &watch::Receiver<Option<Arc<Vec<Fault>>>>,
 ) {
-    let nodes = Arc::new(DeviceNodes::new(&context.host_root, Arc::clone(&context.config)));
-    let (out, remembering) = (out.clone(), remembering.clone());
-    let task = context.shared.tasks.add_optional(DeviceNodes::NAME, SOURCE_PATIENCE);
+    let nodes = Arc::new(DeviceNodes::new(
+        &context.host_root,
+        Arc::new(context.config.checks.clone()),
+        context.config.faults.device_interval,
+    ));
+    let (updates, restored) = (updates.clone(), restored.clone());
+    let task = context.shared.tasks.add_optional(DeviceNodes::NAME, SOURCE_TIMEOUT);
     all.spawn(supervise(task, move |progress| {
-        let (nodes, out, mut remembering) = (Arc::clone(&nodes), out.clone(), remembering.clone());
+        let (nodes, updates, mut restored) = (Arc::clone(&nodes), updates.clone(), restored.clone());
         async move {
-            // An outbox that doesn't open is told by its own task.
-            if let Ok(remembered) = remembering.wait_for(Option::is_some).await {
-                let standing = remembered.iter().flat_map(|all| all.iter());
-                let own = standing.filter(|episode| episode.source == DeviceNodes::NAME);
-                nodes.remember(own.map(|episode| (episode.subject, episode.code.clone())));
+            // The pipeline reports a state that can't be opened.
+            if let Ok(restored) = restored.wait_for(Option::is_some).await {
+                let faults = restored.iter().flat_map(|faults| faults.iter());
+                let own = faults.filter(|fault| fault.sources.contains(DeviceNodes::NAME));
+                nodes.restore(own.map(|fault| (fault.subject, fault.code.clone())));
             }
-            nodes.run(out, progress).await
+            nodes.run(updates, progress).await
         }
     }));
 }
 
-fn source<S: Source>(all: &mut JoinSet<Infallible>, context: &Context, source: S, out: &Out) {
-    let (source, out) = (Arc::new(source), out.clone());
-    let task = context.shared.tasks.add_optional(S::NAME, SOURCE_PATIENCE);
-    all.spawn(supervise(task, move |progress| Arc::clone(&source).run(out.clone(), progress)));
+fn spawn_source<S: Source>(all: &mut JoinSet<Infallible>, context: &Context, source: S, updates: Updates) {
+    let source = Arc::new(source);
+    let task = context.shared.tasks.add_optional(S::NAME, SOURCE_TIMEOUT);
+    all.spawn(supervise(task, move |progress| Arc::clone(&source).run(updates.clone(), progress)));
 }

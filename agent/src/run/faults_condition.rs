@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use swansong_faults::{ConditionState, ConditionStatus};
 use swansong_runtime::backoff::Backoff;
 use swansong_runtime::supervisor::{Progress, TaskError};
 use tokio::sync::watch;
@@ -10,9 +11,9 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
 use super::Context;
+use crate::finding::Ready;
 use crate::node::FAULTS_CONDITION;
 use crate::readiness::{Condition, truncate};
-use crate::relay::Told as DesiredCondition;
 
 /// The shortest time between two writes.
 const MIN_INTERVAL: Duration = Duration::from_secs(5);
@@ -24,7 +25,7 @@ const RESYNC: Duration = Duration::from_secs(30);
 /// Writes the desired condition whenever the Node shows another one.
 pub(super) async fn run(
     context: Context,
-    mut desired: watch::Receiver<Option<DesiredCondition>>,
+    mut desired: watch::Receiver<Option<ConditionState>>,
     progress: Progress,
 ) -> Result<Infallible, TaskError> {
     let Context { shared, config, api, writer, timing, .. } = context;
@@ -84,26 +85,34 @@ pub(super) async fn run(
     }
 }
 
-fn shows(observed: Option<&Condition>, desired: &DesiredCondition) -> bool {
+fn shows(observed: Option<&Condition>, desired: &ConditionState) -> bool {
     let mut message = desired.message.clone();
     truncate(&mut message);
     observed.is_some_and(|observed| {
-        observed.status == desired.status && observed.reason == desired.reason && observed.message == message
+        observed.status == ready(desired.status) && observed.reason == desired.reason && observed.message == message
     })
 }
 
 /// The condition to be written. Its transition time changes only with the status.
-fn condition(desired: &DesiredCondition, observed: Option<&Condition>, now: SystemTime) -> Condition {
-    let DesiredCondition { status, reason, message } = desired;
-    let mut message = message.clone();
+fn condition(desired: &ConditionState, observed: Option<&Condition>, now: SystemTime) -> Condition {
+    let ConditionState { status, reason, message } = desired;
+    let (status, mut message) = (ready(*status), message.clone());
     truncate(&mut message);
-    let same_status = observed.filter(|observed| observed.status == *status);
+    let same_status = observed.filter(|observed| observed.status == status);
     Condition {
-        status: *status,
+        status,
         reason: (*reason).to_owned(),
         message,
         heartbeat: now,
         transition: same_status.map_or(now, |observed| observed.transition),
+    }
+}
+
+const fn ready(status: ConditionStatus) -> Ready {
+    match status {
+        ConditionStatus::True => Ready::True,
+        ConditionStatus::False => Ready::False,
+        ConditionStatus::Unknown => Ready::Unknown,
     }
 }
 
@@ -115,18 +124,17 @@ fn whole_seconds() -> SystemTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Ready;
 
     #[test]
     fn the_transition_time_changes_only_with_the_status() {
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
-        let desired = |status, reason| DesiredCondition { status, reason, message: "m".to_owned() };
-        let first = condition(&desired(Ready::True, "A"), None, at(1));
-        let second = condition(&desired(Ready::False, "B"), Some(&first), at(2));
-        let third = condition(&desired(Ready::False, "C"), Some(&second), at(3));
+        let desired = |status, reason| ConditionState { status, reason, message: "m".to_owned() };
+        let first = condition(&desired(ConditionStatus::True, "A"), None, at(1));
+        let second = condition(&desired(ConditionStatus::False, "B"), Some(&first), at(2));
+        let third = condition(&desired(ConditionStatus::False, "C"), Some(&second), at(3));
         assert_eq!((first.transition, second.transition, third.transition), (at(1), at(2), at(2)));
         assert_eq!(third.heartbeat, at(3));
-        assert!(shows(Some(&third), &desired(Ready::False, "C")));
-        assert!(!shows(Some(&third), &desired(Ready::False, "B")));
+        assert!(shows(Some(&third), &desired(ConditionStatus::False, "C")));
+        assert!(!shows(Some(&third), &desired(ConditionStatus::False, "B")));
     }
 }

@@ -5,7 +5,7 @@
 //! clusterd          ├→ reconcile → Node, Events        preload (a thread) → Events
 //! node (watch)      ┘                                  pods (watch) ┘
 //!
-//! dcmi, device-nodes, device-plugin (sources) → relay → ClusterD, Events;  relay → faults-condition → Node
+//! dcmi, device-nodes, device-plugin (sources) → faults → ClusterD, Events;  faults → faults-condition → Node
 //! ```
 //!
 //! Each is a supervised task. `/healthz` fails while one of them has ended or makes no progress.
@@ -35,7 +35,6 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use self::shared::Shared;
-use crate::api::ApiServer;
 use crate::config::Config;
 use crate::host::HostRoot;
 use crate::metrics::Metrics;
@@ -101,8 +100,6 @@ struct Context {
     host_root: PathBuf,
     api: ApiClient,
     writer: NodeWriter,
-    /// The client of the fault pipeline.
-    server: Arc<ApiServer>,
     timing: Timing,
     events: EventSender,
 }
@@ -120,12 +117,11 @@ impl Agent {
         let failed = |problem| StartError::Bind { address: health_listen, problem };
         let listener = TcpListener::bind(health_listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let server = Arc::new(ApiServer::new(kube.clone(), REQUEST_TIMEOUT)?);
         let api = ApiClient::new(kube, REQUEST_TIMEOUT)?;
         let tasks = Tasks::default();
         let metrics = Metrics::new(&tasks);
         let (events, event_writer) = events::channel(COMPONENT, &node, &metrics.events);
-        let is_reporting = config.faults.relay.enabled;
+        let is_reporting = config.faults.enabled;
         let clusterd = is_reporting.then(|| faults::clusterd(&config)).transpose()?;
         let context = Context {
             writer: NodeWriter::new(api.clone(), &node),
@@ -133,7 +129,6 @@ impl Agent {
             config: Arc::new(config),
             host_root,
             api,
-            server,
             timing,
             events,
         };
@@ -167,7 +162,7 @@ impl Agent {
             async move { Ok(event_writer.lock().await.run(context.api.client(), &progress).await) }
         });
         if let Some(clusterd) = clusterd {
-            faults::start(&mut all, &context, &config.faults.relay, clusterd);
+            faults::start(&mut all, &context, clusterd);
         }
         all.spawn(serve::serve(listener, Arc::clone(&context.shared)));
         tokio::select! {

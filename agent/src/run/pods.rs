@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use swansong_faults::NpuPod;
 use swansong_runtime::supervisor::{Progress, TaskError};
 use tracing::warn;
 
@@ -10,7 +11,6 @@ use super::Context;
 use super::shared::Shared;
 use crate::node::{Change, PodObject, watch_pods};
 use crate::preload::InjectedPod;
-use crate::relay::NpuPod;
 
 /// Keeps the lists of Pods.
 pub(super) async fn watch(context: Context, progress: Progress) -> Result<Infallible, TaskError> {

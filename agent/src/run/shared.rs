@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde::Serialize;
+use swansong_faults::{NpuPod, Status as FaultStatus};
 use swansong_runtime::supervisor::{TaskStatus, Tasks};
 use tokio::sync::watch;
 
@@ -13,7 +14,6 @@ use crate::metrics::Metrics;
 use crate::node::NodeState;
 use crate::preload::{InjectedPod, PodVerdict};
 use crate::readiness::{CheckState, Condition};
-use crate::relay::{NpuPod, View as FaultView};
 
 /// The state of the rounds of checks.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ pub(super) struct Shared {
     /// The Pods that use NPUs; read only if faults are reported.
     pub(super) npu_pods: watch::Sender<Option<Arc<Vec<NpuPod>>>>,
     /// The state of the fault pipeline; `None` if faults aren't reported.
-    pub(super) faults: watch::Sender<Option<Arc<FaultView>>>,
+    pub(super) faults: watch::Sender<Option<Arc<FaultStatus>>>,
     is_ready: AtomicBool,
 }
 
@@ -74,7 +74,7 @@ struct Status<'a> {
     checks_hang: bool,
     preload: &'a [PodVerdict],
     #[serde(skip_serializing_if = "Option::is_none")]
-    faults: Option<&'a FaultView>,
+    faults: Option<&'a FaultStatus>,
     tasks: Vec<TaskStatus>,
 }
 

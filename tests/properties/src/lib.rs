@@ -8,7 +8,6 @@
 mod certificates;
 mod faults;
 mod injection;
-mod outbox;
 
 use std::str;
 
@@ -25,19 +24,17 @@ use swansong_webhook::review::{self, Verdict};
 pub use self::certificates::pem;
 pub use self::faults::{device_info, fault_code};
 pub use self::injection::inject;
-pub use self::outbox::outbox;
 
 /// A property of any bytes, which panics if it doesn't hold.
 pub type Property = fn(&[u8]);
 
 /// All properties, by the names of their fuzz targets and folders of seeds.
-pub const PROPERTIES: [(&str, Property); 10] = [
+pub const PROPERTIES: [(&str, Property); 9] = [
     ("agent_config", agent_config),
     ("config", config),
     ("device_info", device_info),
     ("fault_code", fault_code),
     ("inject", inject),
-    ("outbox", outbox),
     ("pem", pem),
     ("preload", preload),
     ("review", review),

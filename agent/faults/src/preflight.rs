@@ -1,0 +1,314 @@
+//! Whether the jobs on a device would save a checkpoint if ClusterD ended their ranks.
+//!
+//! ClusterD ends the ranks on a faulty device first and checks afterwards whether it can order a dump. A fault that is sent
+//! without these checks can cost a training run that a held one would not.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use swansong_clusterd::reset_config;
+use swansong_fault_model::Subject;
+
+use crate::pod::NpuPod;
+
+const STRATEGY: &str = "recover-strategy";
+const STATUS: &str = "ProcessRecoverStatus";
+const ENABLED: &str = "process-recover-enable";
+const DUMP: &str = "dump";
+
+/// Why ranks would end without a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Objection {
+    /// The affected Pod, `namespace/name`; `None` for the node as a whole.
+    pub pod: Option<String>,
+    /// What is missing.
+    pub why: Why,
+}
+
+/// What is missing. The names are label values of metrics and in the documentation.
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
+pub enum Why {
+    /// ClusterD drops all faults of a node without a usable device-info ConfigMap, without an error.
+    DeviceInfoNotUsable(String),
+    /// The Pod uses the device, and its configuration doesn't name it.
+    PodNotConfigured,
+    /// The job asks for a dump, and its PodGroup is gone.
+    PodGroupMissing,
+    /// The PodGroup's label doesn't switch recovery on.
+    RecoveryOff,
+    /// ClusterD doesn't read a strategy with blanks.
+    StrategyPadded(String),
+    /// The reset ConfigMap is missing.
+    ResetConfigMissing(String),
+    /// ClusterD can't use the reset ConfigMap.
+    ResetConfigNotUsable(String, String),
+    /// ClusterD doesn't consider the job running.
+    JobNotRunning(String),
+    /// The API server could not be asked.
+    JobNotSeen(String),
+}
+
+/// The recovery part of a PodGroup (`scheduling.volcano.sh/v1beta1`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodGroup {
+    /// Annotation `recover-strategy`.
+    pub strategy: Option<String>,
+    /// Whether label `process-recover-enable` is `on`.
+    pub is_enabled: bool,
+    /// Whether it is `pause`: ClusterD has handled a fault and waits for the job to be scheduled again
+    /// (`handleFaultRetry`).
+    pub is_paused: bool,
+    /// Annotation `ProcessRecoverStatus`.
+    pub status: Option<String>,
+}
+
+/// The objects of a Pod's job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct JobState {
+    /// Its PodGroup.
+    pub group: Option<PodGroup>,
+    /// Its `reset-config-<job>`.
+    pub reset_config: reset_config::State,
+    /// `job_status` of `job-summary-<job>`; `None` without such a ConfigMap.
+    pub status: Option<String>,
+}
+
+impl PodGroup {
+    /// Reads labels and annotations.
+    pub fn new(mut labels: BTreeMap<String, String>, mut annotations: BTreeMap<String, String>) -> Self {
+        let enabled = labels.remove(ENABLED);
+        Self {
+            strategy: annotations.remove(STRATEGY),
+            is_enabled: enabled.as_deref() == Some("on"),
+            is_paused: enabled.as_deref() == Some("pause"),
+            status: annotations.remove(STATUS),
+        }
+    }
+
+    /// Whether a dump is asked for, and whether ClusterD reads that.
+    fn dump(&self) -> Dump {
+        let strategy = self.strategy.as_deref().unwrap_or_default();
+        if strategy.split(',').any(|token| token == DUMP) {
+            Dump::Read
+        } else if strategy.split(',').any(|token| token.trim() == DUMP) {
+            Dump::Padded
+        } else {
+            Dump::No
+        }
+    }
+
+    /// Whether the job asks for a dump in a way that ClusterD reads.
+    pub fn dumps(&self) -> bool {
+        self.dump() == Dump::Read
+    }
+
+    /// Whether the dump is the first strategy that ClusterD would try (`SortRecoverStrategies`).
+    pub fn dumps_first(&self) -> bool {
+        let strategy = self.strategy.as_deref().unwrap_or_default();
+        let mut tokens = strategy.split(',');
+        self.dumps() && tokens.all(|token| matches!(token, DUMP | "exit"))
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Dump {
+    Read,
+    Padded,
+    No,
+}
+
+/// The objections to a fault of `subject` that ends ranks of `pod`.
+pub(crate) fn objections(pod: &NpuPod, subject: Subject, found: &JobState) -> Vec<Objection> {
+    let name = format!("{}/{}", pod.namespace, pod.name);
+    let object = |why| Objection { pod: Some(name.clone()), why };
+    let Some(job) = pod.job_name() else { return Vec::new() };
+    let Some(group) = &found.group else {
+        // Without a PodGroup ClusterD knows no strategy; a Pod that never had one asks for no dump.
+        return if pod.group.is_some() { vec![object(Why::PodGroupMissing)] } else { Vec::new() };
+    };
+    match group.dump() {
+        Dump::No => return Vec::new(),
+        Dump::Padded => {
+            return vec![object(Why::StrategyPadded(group.strategy.clone().unwrap_or_default()))];
+        }
+        Dump::Read => {}
+    }
+    let mut objections = Vec::new();
+    if !group.is_enabled {
+        objections.push(object(Why::RecoveryOff));
+    }
+    let configured = match (&pod.configured, subject) {
+        (None, _) => false,
+        (Some(_), Subject::Node) => true,
+        (Some(ids), Subject::Npu(id)) => ids.contains(&id),
+    };
+    if !configured {
+        objections.push(object(Why::PodNotConfigured));
+    }
+    let map = reset_config::name_for(job);
+    match &found.reset_config {
+        reset_config::State::Usable => {}
+        reset_config::State::Missing => objections.push(object(Why::ResetConfigMissing(map))),
+        reset_config::State::Unusable(why) => {
+            objections.push(object(Why::ResetConfigNotUsable(map, why.to_string())));
+        }
+    }
+    let status = found.status.as_deref().unwrap_or("unknown");
+    if !pod.is_running || status != "running" {
+        let status = if pod.is_running { status } else { "its Pod isn't running" };
+        objections.push(object(Why::JobNotRunning(status.to_owned())));
+    }
+    objections
+}
+
+impl fmt::Display for Objection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(pod) = &self.pod {
+            write!(f, "Pod {pod}: ")?;
+        }
+        match &self.why {
+            Why::DeviceInfoNotUsable(why) => write!(
+                f,
+                "ClusterD would drop the fault, since the device plugin's ConfigMap of this node {why}; check the \
+                 device plugin"
+            ),
+            Why::PodNotConfigured => f.write_str(
+                "it uses the device, and its annotation ascend.kubectl.kubernetes.io/ascend-910-configuration doesn't \
+                 name it; check the device plugin",
+            ),
+            Why::PodGroupMissing => f.write_str("its PodGroup is gone, so ClusterD knows no strategy of the job"),
+            Why::RecoveryOff => f.write_str(
+                "its PodGroup has no label process-recover-enable: \"on\", so ClusterD lets no TaskD Manager register",
+            ),
+            Why::StrategyPadded(strategy) => write!(
+                f,
+                "its PodGroup says recover-strategy: {strategy:?}, of which ClusterD doesn't read dump; write it \
+                 without blanks"
+            ),
+            Why::ResetConfigMissing(name) => write!(
+                f,
+                "ConfigMap {name} is missing, without which ClusterD ends ranks and saves nothing; `swansong webhook` \
+                 creates it, or apply one manually"
+            ),
+            Why::ResetConfigNotUsable(name, why) => {
+                write!(f, "ConfigMap {name} {why}; delete it to have it created again")
+            }
+            Why::JobNotRunning(status) => {
+                write!(f, "ClusterD doesn't consider the job running ({status}), and would do nothing")
+            }
+            Why::JobNotSeen(problem) => write!(f, "whether its job could dump is unknown: {problem}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::Owner;
+
+    fn pod() -> NpuPod {
+        NpuPod {
+            namespace: "ml".to_owned(),
+            name: "bert-worker-0".to_owned(),
+            uid: "u".to_owned(),
+            container: "ascend".to_owned(),
+            is_running: true,
+            group: Some("bert-j".to_owned()),
+            job: Some(Owner { name: "bert".to_owned(), ..Owner::default() }),
+            configured: Some(vec![0, 3]),
+            granted: vec![0, 3],
+            rank: Some(0),
+            fast_dump: false,
+        }
+    }
+
+    fn found() -> JobState {
+        let group = PodGroup {
+            strategy: Some("recover,dump".to_owned()),
+            is_enabled: true,
+            status: None,
+            ..PodGroup::default()
+        };
+        JobState {
+            group: Some(group),
+            reset_config: reset_config::State::Usable,
+            status: Some("running".to_owned()),
+        }
+    }
+
+    fn why(pod: &NpuPod, found: &JobState) -> Vec<&'static str> {
+        objections(pod, Subject::Npu(3), found).iter().map(|objection| (&objection.why).into()).collect()
+    }
+
+    #[test]
+    fn job_that_can_dump_has_no_objections() {
+        assert!(why(&pod(), &found()).is_empty());
+    }
+
+    #[test]
+    fn each_missing_part_is_an_objection() {
+        let group = |change: fn(&mut PodGroup)| {
+            let mut found = found();
+            change(found.group.as_mut().expect("there"));
+            found
+        };
+        let off = group(|group| group.is_enabled = false);
+        let padded = group(|group| group.strategy = Some("recover, dump".to_owned()));
+        let table: [(&str, NpuPod, JobState); 8] = [
+            ("RecoveryOff", pod(), off),
+            ("StrategyPadded", pod(), padded),
+            ("PodGroupMissing", pod(), JobState { group: None, ..found() }),
+            ("ResetConfigMissing", pod(), JobState { reset_config: reset_config::State::Missing, ..found() }),
+            (
+                "ResetConfigNotUsable",
+                pod(),
+                JobState { reset_config: reset_config::state(Some(&BTreeMap::new())), ..found() },
+            ),
+            ("JobNotRunning", pod(), JobState { status: Some("pending".to_owned()), ..found() }),
+            ("JobNotRunning", NpuPod { is_running: false, ..pod() }, found()),
+            ("PodNotConfigured", NpuPod { configured: Some(vec![0]), ..pod() }, found()),
+        ];
+        for (expected, pod, found) in table {
+            assert_eq!(why(&pod, &found), [expected]);
+        }
+        assert_eq!(
+            why(&NpuPod { configured: None, ..pod() }, &JobState { status: None, ..found() }).len(),
+            2
+        );
+    }
+
+    #[test]
+    fn job_that_asks_for_no_dump_objects_to_nothing() {
+        for strategy in [None, Some("recover"), Some("dumpling"), Some("")] {
+            let group = PodGroup {
+                strategy: strategy.map(str::to_owned),
+                is_enabled: false,
+                status: None,
+                ..PodGroup::default()
+            };
+            let found =
+                JobState { group: Some(group), reset_config: reset_config::State::Missing, status: None };
+            assert!(why(&pod(), &found).is_empty(), "{strategy:?}");
+        }
+        assert!(why(&NpuPod { job: None, ..pod() }, &JobState { group: None, ..found() }).is_empty());
+    }
+
+    #[test]
+    fn dump_comes_first_only_without_other_strategies() {
+        for (strategy, first) in [
+            ("dump", true),
+            ("dump,exit", true),
+            ("exit,dump", true),
+            ("recover,dump", false),
+            ("exit", false),
+        ] {
+            let group = PodGroup {
+                strategy: Some(strategy.to_owned()),
+                is_enabled: true,
+                status: None,
+                ..PodGroup::default()
+            };
+            assert_eq!(group.dumps_first(), first, "{strategy}");
+        }
+    }
+}
