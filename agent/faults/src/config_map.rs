@@ -9,10 +9,11 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::Api;
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::watcher;
 use swansong_runtime::backoff::{API_SERVER, Backoff};
+use swansong_runtime::kube::causes;
 use swansong_runtime::supervisor::Progress;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 /// The data of a ConfigMap.
@@ -33,12 +34,14 @@ pub(crate) async fn watch_config_map(
 ) -> Infallible {
     let maps: Api<ConfigMap> = Api::namespaced(client, namespace);
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut events = pin!(watcher(maps, config).backoff(Backoff::new(API_SERVER)));
+    let mut events = pin!(watcher(maps, config));
+    let mut backoff = Backoff::new(API_SERVER);
     let mut is_present = false;
     loop {
         match timeout(ALIVE, events.next()).await {
             Err(_) => progress.alive(),
             Ok(Some(Ok(event))) => {
+                backoff.reset();
                 progress.succeeded();
                 match event {
                     watcher::Event::Init => is_present = false,
@@ -51,8 +54,11 @@ pub(crate) async fn watch_config_map(
                 }
             }
             Ok(Some(Err(error))) => {
-                warn!(namespace, name, %error, "the ConfigMap can't be watched, retrying");
+                let delay = backoff.next_delay(None);
+                let error = causes(&error);
+                warn!(namespace, name, error, ?delay, "the ConfigMap can't be watched, retrying");
                 progress.failed(&error);
+                sleep(delay).await;
             }
             // The watcher never ends.
             Ok(None) => std::future::pending().await,

@@ -61,7 +61,8 @@ impl Default for FaultSettings {
 
 impl Parser {
     pub(super) fn faults(&mut self, section: file::FaultSection) {
-        let mut faults = FaultSettings { enabled: section.enabled.unwrap_or(false), ..FaultSettings::default() };
+        let mut faults =
+            FaultSettings { enabled: section.enabled.unwrap_or(false), ..FaultSettings::default() };
         let pipeline = &mut faults.pipeline;
         faults.dcmi = section.dcmi.unwrap_or(faults.dcmi);
         pipeline.notices = section.notices.unwrap_or(pipeline.notices);

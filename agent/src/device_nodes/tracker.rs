@@ -49,10 +49,7 @@ impl DeviceTracker {
             Err(why) => {
                 let subjects: BTreeSet<Subject> =
                     self.existed.iter().map(|node| node.subject()).chain([Subject::Node]).collect();
-                return subjects
-                    .into_iter()
-                    .filter_map(|subject| self.unavailable(subject, &why))
-                    .collect();
+                return subjects.into_iter().filter_map(|subject| self.unavailable(subject, &why)).collect();
             }
         };
         self.compare(&inspection);
@@ -202,7 +199,8 @@ mod tests {
         };
         assert_eq!((standing[0].code.as_str(), standing[0].severity), ("40F84E00", Some(Severity::Critical)));
         assert_eq!(short(tracker.update(both, 4)), [healthy("npu0")]);
-        let manager = tracker.update(inspection(&[(DeviceNode::Npu(0), Presence::Present), (MANAGER, missing())]), 5);
+        let manager =
+            tracker.update(inspection(&[(DeviceNode::Npu(0), Presence::Present), (MANAGER, missing())]), 5);
         let [SourceUpdate::Snapshot { subject: Subject::Node, faults: standing, .. }] = &manager[..] else {
             panic!("{manager:?}")
         };
@@ -212,14 +210,18 @@ mod tests {
     #[test]
     fn device_node_that_never_existed_is_no_fault() {
         let mut tracker = DeviceTracker::default();
-        let seen = tracker.update(inspection(&[(DeviceNode::Npu(1), missing()), (MANAGER, Presence::Present), (HDC, missing())]), 1);
+        let seen = tracker.update(
+            inspection(&[(DeviceNode::Npu(1), missing()), (MANAGER, Presence::Present), (HDC, missing())]),
+            1,
+        );
         assert_eq!(short(seen), [healthy("node")]);
     }
 
     #[test]
     fn what_cannot_be_inspected_is_not_healthy() {
         let mut tracker = DeviceTracker::default();
-        let all = [(DeviceNode::Npu(0), Presence::Present), (MANAGER, Presence::Present), (HDC, Presence::Present)];
+        let all =
+            [(DeviceNode::Npu(0), Presence::Present), (MANAGER, Presence::Present), (HDC, Presence::Present)];
         tracker.update(inspection(&all), 1);
         tracker.update(inspection(&[(MANAGER, Presence::Present), (HDC, missing())]), 2);
         assert_eq!(
@@ -228,10 +230,12 @@ mod tests {
         );
         assert_eq!(tracker.update(Err("not mounted".to_owned()), 4), [], "reported once");
         // A part of the driver can be inspected; the fault of the other part remains.
-        let part = inspection(&[(DeviceNode::Npu(0), unknown()), (MANAGER, Presence::Present), (HDC, unknown())]);
+        let part =
+            inspection(&[(DeviceNode::Npu(0), unknown()), (MANAGER, Presence::Present), (HDC, unknown())]);
         assert_eq!(short(tracker.update(part, 5)), [("node".to_owned(), Some(1))]);
         assert_eq!(short(tracker.update(inspection(&all), 6)), [healthy("npu0"), healthy("node")]);
-        let none = inspection(&[(DeviceNode::Npu(0), Presence::Present), (MANAGER, unknown()), (HDC, unknown())]);
+        let none =
+            inspection(&[(DeviceNode::Npu(0), Presence::Present), (MANAGER, unknown()), (HDC, unknown())]);
         assert_eq!(short(tracker.update(none, 7)), [("node".to_owned(), None)]);
     }
 
@@ -248,7 +252,11 @@ mod tests {
             short(tracker.update(missing, 1)),
             [("npu2".to_owned(), Some(1)), ("node".to_owned(), Some(1))]
         );
-        let back = inspection(&[(DeviceNode::Npu(2), Presence::Present), (MANAGER, Presence::Present), (HDC, Presence::Present)]);
+        let back = inspection(&[
+            (DeviceNode::Npu(2), Presence::Present),
+            (MANAGER, Presence::Present),
+            (HDC, Presence::Present),
+        ]);
         assert_eq!(short(tracker.update(back, 2)), [healthy("npu2"), healthy("node")]);
     }
 

@@ -8,7 +8,8 @@ use swansong_clusterd_client::{AddressError, GrpcClient};
 use swansong_fault_model::{Fault, RULES};
 use swansong_faults::sources::{Dcmi, DcmiSettings, DevicePluginWatch, Library, Source, Updates};
 use swansong_faults::{
-    Clock, Cluster, ConfigMapTransport, FaultEvents, Gateway, Inputs, LevelWatch, Outputs, Parts, Queue, Transports,
+    Clock, Cluster, ConfigMapTransport, FaultEvents, Gateway, Inputs, LevelWatch, Outputs, Parts, Queue,
+    Transports,
 };
 use swansong_gateway::client::{self, GatewayClient};
 use swansong_runtime::supervisor::supervise;
@@ -91,7 +92,8 @@ pub(super) fn start(all: &mut JoinSet<Infallible>, context: &Context, clusterd: 
             let opened = HostRoot::open(&root);
             let root = opened
                 .map_err(|error| format!("the host root {} can't be opened: {error}", root.display()))?;
-            let found = loadable_library(&root, &config.checks, "libdcmi.so").map_err(|finding| finding.message)?;
+            let found =
+                loadable_library(&root, &config.checks, "libdcmi.so").map_err(|finding| finding.message)?;
             Ok(Library { path: found.library, folders: found.folders })
         });
         spawn_source(all, context, Dcmi::new(DcmiSettings::new(find_library)), updates);

@@ -89,7 +89,9 @@ fn shows(observed: Option<&Condition>, desired: &ConditionState) -> bool {
     let mut message = desired.message.clone();
     truncate(&mut message);
     observed.is_some_and(|observed| {
-        observed.status == ready(desired.status) && observed.reason == desired.reason && observed.message == message
+        observed.status == ready(desired.status)
+            && observed.reason == desired.reason
+            && observed.message == message
     })
 }
 

@@ -139,7 +139,7 @@ impl Dcmi {
         let time = |time: Duration| humantime::format_duration(time).to_string();
         let times = [
             ("--init-interval", timing.init_interval),
-            ("--init-patience", timing.init_patience),
+            ("--init-timeout", timing.init_timeout),
             ("--subscribe-interval", timing.subscribe_interval),
             ("--poll", timing.poll),
             ("--repoll", timing.repoll),
