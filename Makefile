@@ -9,7 +9,7 @@ IMAGE ?= localhost/swansong:dev
 # What `make install` applies: base, overlays/cert-manager, overlays/strict, or a folder of your own below manifests/.
 OVERLAY ?= base
 # What `make install-agent` applies: agent, overlays/agent-mindcluster, overlays/agent-preload-check,
-# overlays/agent-mindcluster-preload-check, overlays/agent-fault-relay, overlays/agent-gateway, or your own.
+# overlays/agent-mindcluster-preload-check, overlays/agent-faults, overlays/agent-gateway, or your own.
 AGENT ?= agent
 KUBECTL ?= kubectl
 # What the driver's libraries need of the C library, and the program itself doesn't.

@@ -12,11 +12,12 @@
 //! - [`readiness`]: what the Node should show.
 //! - [`config`]: the configuration file.
 //! - [`node`]: the Node, its Pods and Events in the API server.
-//! - [`device_nodes`]: a source of faults, the device nodes of the host.
+//! - [`device_nodes`]: a source of faults, the device nodes of the host; [`dcmi_library`] finds the library of another one.
 //! - [`run`]: the long-running agent, which connects the others with the fault pipeline (`swansong-faults`).
 
 pub mod checks;
 pub mod config;
+pub mod dcmi_library;
 pub mod device_nodes;
 pub mod finding;
 pub mod host;

@@ -36,7 +36,7 @@ pub struct NodeFaults<'a> {
 pub struct RegisteredFault<'a> {
     /// Its id.
     pub id: Cow<'a, str>,
-    /// Its class; `None` for a code that isn't ours.
+    /// Its class; `None` for a code that isn't Swansong's.
     pub class: Option<Class>,
 }
 

@@ -238,7 +238,8 @@ impl Universe {
         let end = self.now + time;
         while self.now < end {
             let next = self.work().unwrap_or(end);
-            self.now = next.clamp(self.now + 1, end);
+            // A restart of the agent takes time too.
+            self.now = next.clamp(self.now + 1, end.max(self.now + 1));
         }
         self.work();
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use swansong_clusterd_client::{AddressError, GrpcClient};
 use swansong_fault_model::{Fault, RULES};
-use swansong_faults::sources::{Dcmi, DcmiSettings, DevicePluginWatch, Library, Source, Updates};
+use swansong_faults::sources::{Dcmi, DcmiSettings, DevicePluginWatch, Source, Updates};
 use swansong_faults::{
     Clock, Cluster, ConfigMapTransport, FaultEvents, Gateway, Inputs, LevelWatch, Outputs, Parts, Queue,
     Transports,
@@ -17,10 +17,9 @@ use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::{Context, faults_condition};
-use crate::checks::loadable_library;
 use crate::config::{Config, GatewaySettings};
+use crate::dcmi_library;
 use crate::device_nodes::DeviceNodes;
-use crate::host::HostRoot;
 
 /// The updates that may wait for the pipeline: a burst of all devices. A source waits while the queue is full.
 const QUEUE: usize = 1024;
@@ -87,15 +86,7 @@ pub(super) fn start(all: &mut JoinSet<Infallible>, context: &Context, clusterd: 
     });
     spawn_device_nodes(all, context, &updates, &restored);
     if settings.dcmi {
-        let (root, config) = (context.host_root.clone(), Arc::clone(config));
-        let find_library = Arc::new(move || {
-            let opened = HostRoot::open(&root);
-            let root = opened
-                .map_err(|error| format!("the host root {} can't be opened: {error}", root.display()))?;
-            let found =
-                loadable_library(&root, &config.checks, "libdcmi.so").map_err(|finding| finding.message)?;
-            Ok(Library { path: found.library, folders: found.folders })
-        });
+        let find_library = dcmi_library::finder(context.host_root.clone(), config.checks.clone());
         spawn_source(all, context, Dcmi::new(DcmiSettings::new(find_library)), updates);
     }
 }

@@ -88,15 +88,15 @@ fn host_root(root: &Path) -> anyhow::Result<Script> {
 
 fn start(cluster: &Cluster, host: &Path, clusterd: &StandIn) -> anyhow::Result<ChildGuard> {
     let config = host.join("agent.yaml");
-    let outbox = host.join("outbox");
+    let state = host.join("state");
     fs::write(
         &config,
         format!(
             "npus: 8\ndriver: {{trust: anyone}}\nports: [1]\nclusterd: {{dial: false, address: \"{}\"}}\n\
-             faults: {{relay: {{enabled: true, settle: {}s, outbox: \"{}\", configMapNamespace: \"\"}}}}\n",
+             faults: {{enabled: true, settle: {}s, stateFolder: \"{}\", configMapNamespace: \"\"}}\n",
             clusterd.address(),
             SETTLE.as_secs(),
-            outbox.display(),
+            state.display(),
         ),
     )?;
     let child = Command::new(env!("CARGO_BIN_EXE_swansong"))
@@ -126,7 +126,7 @@ fn delays(script: &Script, clusterd: &StandIn, faults: u32) -> anyhow::Result<Ve
         if number > 0 {
             delays.push((taken - at).saturating_sub(u64::try_from(SETTLE.as_millis())?));
         }
-        // The relay keeps a second between two batches.
+        // The agent sends at most one batch a second.
         sleep(Duration::from_millis(1100));
     }
     Ok(delays)

@@ -46,11 +46,11 @@ impl Scene {
         let clusterd = clusterd().await;
         let config = format!(
             "npus: 8\ndriver: {{trust: anyone}}\nports: []\n{clusterd_section}\n\
-             faults: {{relay: {{enabled: true, outbox: /outbox, settle: 1s, configMapNamespace: \"{namespace}\"}}}}\n",
+             faults: {{enabled: true, stateFolder: /state, settle: 1s, configMapNamespace: \"{namespace}\"}}\n",
         );
         let site = Site::new(name, &config).await;
         // Folders of this process are as the process sees them.
-        let config = config.replace("/outbox", site.host.path("/outbox").to_str().unwrap());
+        let config = config.replace("/state", site.host.path("/state").to_str().unwrap());
         site.host.file("/agent.yaml", &config);
         let libraries = site.host.path(&format!("{DRIVER}/lib64/driver"));
         std::fs::remove_file(libraries.join("libdcmi.so")).unwrap();
@@ -134,16 +134,11 @@ impl Scene {
 
     /// Nothing waits and nothing stands at ClusterD.
     async fn is_over(&self, agent: &Agent) {
-        eventually("all is told and over", PATIENCE, || async {
+        eventually("no fault is open", PATIENCE, || async {
             let status: Value =
                 serde_json::from_str(&agent.get("/status").1).map_err(|error| error.to_string())?;
-            let faults = &status["faults"];
-            let empty = |name: &str| faults[name].as_array().is_some_and(Vec::is_empty);
-            if empty("waiting") && empty("told") && empty("standing") {
-                Ok(())
-            } else {
-                Err(faults.to_string())
-            }
+            let faults = &status["faults"]["faults"];
+            if faults.as_array().is_some_and(Vec::is_empty) { Ok(()) } else { Err(faults.to_string()) }
         })
         .await
         .unwrap();
@@ -242,7 +237,7 @@ async fn a_fault_is_told_when_its_job_can_dump_and_taken_back_when_it_has() {
             "default",
             "Node",
             &node,
-            &["FaultRelayed", "FaultRecalled", "DumpSucceeded", "DeviceFaultOver"],
+            &["FaultRelayed", "FaultWithdrawn", "DumpSucceeded", "DeviceFaultOver"],
         )
         .await;
 }
@@ -396,19 +391,20 @@ async fn an_agent_that_is_killed_again_and_again_loses_and_swaps_nothing() {
         let data = scene.clusterd.with(|core, _| core.statistic());
         let faults = data.get("PublicFaults").cloned().unwrap_or_default();
         let standing = swansong_clusterd::statistic::node_faults(Some(&faults), None, &scene.site.node);
-        let ids = standing.map_err(|error| error.to_string())?.fault_ids;
+        let ids = standing.map_err(|error| error.to_string())?.faults;
         let prefix = format!("{}.", scene.site.node);
         let mut there: Vec<String> = ids
             .iter()
-            .filter_map(|id| Some(id.strip_prefix(&prefix)?.rsplit_once('.')?.0.to_owned()))
+            .filter_map(|fault| Some(fault.id.strip_prefix(&prefix)?.rsplit_once('.')?.0.to_owned()))
             .collect();
         there.sort();
         let status: Value = serde_json::from_str(&agent.get("/status").1).unwrap_or_default();
-        let waiting = status["faults"]["waiting"].as_array().map_or(usize::MAX, Vec::len);
-        if there == expected && waiting == 0 {
+        let faults = status["faults"]["faults"].as_array().cloned().unwrap_or_default();
+        let open = faults.iter().filter(|fault| fault["phase"] != "confirmed").count();
+        if there == expected && faults.len() == expected.len() && open == 0 {
             Ok(())
         } else {
-            Err(format!("{there:?}, not {expected:?}; {waiting} wait"))
+            Err(format!("{there:?}, not {expected:?}; open: {faults:?}"))
         }
     })
     .await

@@ -12,10 +12,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use swansong_agent::checks::Trust;
 use swansong_agent::config::Config;
-use swansong_agent::fault::source::{Dcmi, DcmiSettings, Progress, Source as _, TaskError};
+use swansong_agent::dcmi_library;
 use swansong_dcmi::watch::Mode;
 use swansong_fake_dcmi::{Script, build};
 use swansong_fault_model::{ActiveFault, SourceUpdate, Subject};
+use swansong_faults::sources::{Dcmi, DcmiSettings, Source as _};
+use swansong_runtime::supervisor::{Progress, TaskError};
 use tempfile::TempDir;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::JoinHandle;
@@ -51,7 +53,8 @@ impl Host {
     }
 
     fn settings(&self, config: Config) -> DcmiSettings {
-        let mut settings = DcmiSettings::new(self.folder.path().to_owned(), Arc::new(config));
+        let mut settings =
+            DcmiSettings::new(dcmi_library::finder(self.folder.path().to_owned(), config.checks));
         settings.program = env!("CARGO_BIN_EXE_swansong").into();
         settings.timing.alive = Duration::from_millis(20);
         settings.timing.poll = Duration::from_millis(50);

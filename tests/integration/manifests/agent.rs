@@ -61,7 +61,7 @@ fn the_base_is_neither_privileged_nor_root() {
     for rendered in all() {
         for mount in items(&container(&rendered)["volumeMounts"]) {
             // The agent writes to its own folder only.
-            let own = json!({"name": "outbox", "mountPath": "/var/lib/swansong"});
+            let own = json!({"name": "state", "mountPath": "/var/lib/swansong"});
             assert!(mount["readOnly"] == true || *mount == own, "{mount}");
             assert!(mount.get("subPath").is_none(), "{mount}");
         }
@@ -135,7 +135,7 @@ fn overlays_change_only_the_documented_fields() {
         "new ValidatingAdmissionPolicyBinding swansong-agent-faults",
     ];
     for (overlay, expected) in [
-        ("overlays/agent-fault-relay", faults.to_vec()),
+        ("overlays/agent-faults", faults.to_vec()),
         ("overlays/agent-mindcluster", nodes.to_vec()),
         ("overlays/agent-preload-check", preload.to_vec()),
         ("overlays/agent-mindcluster-preload-check", [&nodes[..], &preload].concat()),

@@ -13,7 +13,7 @@ pub(crate) const OVERLAYS: [&str; 4] =
     ["base", "overlays/cert-manager", "overlays/node-readiness", "overlays/strict"];
 pub(crate) const AGENT_OVERLAYS: [&str; 5] = [
     "agent",
-    "overlays/agent-fault-relay",
+    "overlays/agent-faults",
     "overlays/agent-mindcluster",
     "overlays/agent-mindcluster-preload-check",
     "overlays/agent-preload-check",

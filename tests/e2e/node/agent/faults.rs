@@ -43,10 +43,10 @@ async fn a_fault_ends_as_one_that_clusterd_took_and_its_end_follows() {
     let script = Script::beside(&build(&libraries));
     let config = format!(
         "npus: 8\ndriver: {{trust: anyone}}\nclusterd: {{dial: false, address: \"{}\"}}\n\
-         faults: {{relay: {{settle: 1s}}}}\n",
+         faults: {{settle: 1s}}\n",
         clusterd.address()
     );
-    let agents = Agents::start(cluster, "overlays/agent-fault-relay", &host.path("/"), &config).await;
+    let agents = Agents::start(cluster, "overlays/agent-faults", &host.path("/"), &config).await;
     let namespace = job(cluster, &client).await;
 
     // The reset-config controller creates it before the fault.

@@ -291,7 +291,8 @@ fn reader_parses_the_statistic() {
     let data = core.statistic();
     let read = |node| {
         let faults = data.get("PublicFaults").map(String::as_str);
-        swansong_clusterd::statistic::node_faults(faults, None, node).expect("a statistic").fault_ids
+        let found = swansong_clusterd::statistic::node_faults(faults, None, node).expect("a statistic");
+        found.faults.into_iter().map(|fault| fault.id).collect::<Vec<_>>()
     };
     assert_eq!(read("worker-1"), ["fault-0001"]);
     assert!(read("worker-2").is_empty());

@@ -1,4 +1,4 @@
-//! Device nodes that go and come back, seen by real watches in real folders.
+//! Device nodes that disappear and return, noticed by real watches of real folders.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use nix::sys::stat::{Mode, SFlag, mknod};
 use swansong_agent::config::Config;
-use swansong_agent::fault::source::{DeviceNodes, Progress, Source};
+use swansong_agent::device_nodes::DeviceNodes;
 use swansong_fault_model::{ActiveFault, Code, DriverFault, Severity, SourceUpdate, Subject};
+use swansong_faults::sources::Source;
+use swansong_runtime::supervisor::Progress;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -73,7 +75,7 @@ const OFTEN: &str = "faults: {devices: {interval: 100ms}}";
 
 fn source(host: &Host, config: &str) -> Arc<DeviceNodes> {
     let config = Config::parse(&format!("family: A2\n{config}")).expect("sound");
-    Arc::new(DeviceNodes::new(host.0.path(), Arc::new(config)))
+    Arc::new(DeviceNodes::new(host.0.path(), Arc::new(config.checks), config.faults.device_interval))
 }
 
 impl Watching {
@@ -236,16 +238,17 @@ async fn a_folder_that_cannot_be_seen_is_no_fault_and_no_recovery() {
 #[tokio::test]
 async fn a_host_root_that_is_not_there_is_blindness() {
     let host = Host::healthy();
-    let config = Arc::new(Config::parse(OFTEN).expect("sound"));
+    let config = Config::parse(OFTEN).expect("valid");
+    let (settings, interval) = (Arc::new(config.checks), config.faults.device_interval);
     let mut watching =
-        Watching::start(Arc::new(DeviceNodes::new(&host.path("nowhere"), Arc::clone(&config))));
+        Watching::start(Arc::new(DeviceNodes::new(&host.path("nowhere"), Arc::clone(&settings), interval)));
     let (subject, why) = watching.blind().await;
     assert_eq!(subject, Subject::Node);
     assert!(why.contains("nowhere"), "{why}");
     // An empty folder, as an agent has below its root when nothing is mounted there.
     fs::create_dir(host.path("empty")).expect("made");
     fs::create_dir(host.path("empty/dev")).expect("made");
-    let mut watching = Watching::start(Arc::new(DeviceNodes::new(&host.path("empty"), config)));
+    let mut watching = Watching::start(Arc::new(DeviceNodes::new(&host.path("empty"), settings, interval)));
     let (_, why) = watching.blind().await;
     assert!(why.contains("isn't mounted"), "{why}");
 }
@@ -271,7 +274,7 @@ async fn a_fault_of_an_earlier_process_stands_until_the_device_is_back() {
     let host = Host::healthy();
     host.remove("davinci1");
     let source = source(&host, NEVER);
-    source.remember([(Subject::Npu(1), Code::from(0x40F8_4E00))]);
+    source.restore([(Subject::Npu(1), Code::from(0x40F8_4E00))]);
     let mut watching = Watching::start(source);
     assert_eq!(watching.next().await, (Subject::Npu(0), vec![]));
     assert_eq!(watching.next().await, (Subject::Npu(1), dropped()));
