@@ -396,9 +396,13 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// As many runs as `SWANSONG_SIMULATIONS` says; a few otherwise.
+fn cases() -> u32 {
+    std::env::var("SWANSONG_SIMULATIONS").ok().and_then(|cases| cases.parse().ok()).unwrap_or(48)
+}
+
 proptest! {
-    // `PROPTEST_CASES` runs more.
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
     fn clusterd_ends_with_the_active_faults_whatever_happens(actions in prop::collection::vec(action(), 1..60)) {
