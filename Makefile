@@ -58,10 +58,8 @@ flaky: ## Run `make unit` ten times beside a load on every core.
 	@tests/lint/flaky 10 cargo test --workspace --locked --quiet $(UNIT)
 
 .PHONY: soak
-soak: ## Long runs, more than an hour: a million reviews and faults, a thousand kills; replicas rolled and killed on a real cluster.
+soak: ## Long runs, more than an hour: a million reviews, a thousand kills; replicas rolled and killed on a real cluster.
 	cargo bench --locked --package swansong --bench soak
-	cargo bench --locked --package swansong-outbox --bench cycles
-	SWANSONG_KILLS=1000 cargo test --locked --package swansong-outbox --test kill -- --nocapture
 	SWANSONG_KILLS=1000 cargo test --locked --package swansong --test e2e-api killed_again_and_again -- --nocapture
 	SWANSONG_SOAK=1 cargo test --locked --package swansong --test e2e-availability rolling -- --nocapture
 
@@ -124,7 +122,6 @@ $(DENY):
 bench: ## Measure the core, and the webhook beside its peers.
 	cargo bench --locked --package swansong-inject --bench core
 	cargo bench --locked --package swansong-agent --bench scan
-	cargo bench --locked --package swansong-outbox --bench append
 	cargo bench --locked --package swansong --bench agent
 	cargo bench --locked --package swansong --bench faults
 	cargo bench --locked --package swansong --bench load
