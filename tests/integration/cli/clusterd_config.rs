@@ -52,7 +52,7 @@ fn existing_content_is_kept_and_a_second_run_changes_nothing() {
 fn a_code_in_another_list_is_kept_with_a_warning() {
     let made = config(r#"{"publicFaultCode": {"SubHealthFaultCodes": ["020011001"]}}"#);
     assert!(
-        made.stderr.contains("warning: standard input: 020011001 stands in SubHealthFaultCodes"),
+        made.stderr.contains("warning: standard input: 020011001 is in SubHealthFaultCodes"),
         "{}",
         made.stderr
     );
