@@ -66,13 +66,11 @@ impl Dispatcher {
     pub async fn submit(&self, faults: Vec<PublicFault>) -> Result<(), SubmitError> {
         let result = self.queue().push(faults, Instant::now()).map_err(|_| SubmitError::QueueFull)?;
         self.queued.notify_one();
-        match timeout(self.request_timeout, result).await {
-            Ok(Ok(result)) => result.map_err(SubmitError::Rejected),
-            Ok(Err(_)) | Err(_) => {
-                let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
-                Err(SubmitError::TimedOut(last_error.clone()))
-            }
+        if let Ok(Ok(result)) = timeout(self.request_timeout, result).await {
+            return result.map_err(SubmitError::Rejected);
         }
+        let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+        Err(SubmitError::TimedOut(last_error.clone()))
     }
 
     /// The number of queued requests.
