@@ -11,10 +11,11 @@ fn page_has_the_reasons_of_the_code() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reasons.md");
     let page = fs::read_to_string(path).expect("docs/reasons.md");
     let (before, after) = page.split_once(HEADER).expect("a table of reasons");
-    let rows: String = Reason::ALL
+    let rows: Vec<String> = Reason::ALL
         .iter()
         .map(|reason| format!("| `{reason}` | {} | {} |\n", reason.description(), reason.remedy()))
         .collect();
+    let rows = rows.concat();
     let rest = after.find("\n\n").map_or("", |end| &after[end + 1..]);
     let expected = format!("{before}{HEADER}{rows}{rest}");
     if env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
