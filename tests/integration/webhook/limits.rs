@@ -12,7 +12,7 @@ const MIB: usize = 1 << 20;
 fn a_review_of_almost_3_mb_is_answered() {
     let webhook = Webhook::start(&[]);
     let mut body = review();
-    body["request"]["object"]["metadata"]["annotations"]["blob"] = json!("x".repeat(1_450_000));
+    body["request"]["object"]["spec"]["containers"][0]["args"] = json!(["x".repeat(1_450_000)]);
     body["request"]["oldObject"] = body["request"]["object"].clone();
     let body = body.to_string();
     assert!(body.len() > 2_900_000);
