@@ -109,10 +109,29 @@ fn pure_crates_know_no_runtime_client_or_server() {
     }
 }
 
+/// Tests and benchmarks of one package may share a file.
 #[test]
-fn no_file_is_compiled_into_two_crates() {
-    for file in files().iter().filter(|file| file.ends_with(".rs")) {
-        let code = crate::source::code(&read(file));
-        assert!(!code.contains("#[path"), "{file}: #[path]; share code through a crate or a module instead");
+fn no_file_is_compiled_into_two_packages() {
+    let folders: Vec<String> = packages().into_iter().map(|package| package.folder).collect();
+    let owner = |file: &str| {
+        folders.iter().filter(|folder| file.starts_with(*folder)).max_by_key(|folder| folder.len())
+    };
+    for file in
+        files().iter().filter(|file| file.ends_with(".rs") && !file.starts_with("tests/integration/layout/"))
+    {
+        for other in
+            read(file).lines().filter_map(|line| line.trim().strip_prefix("#[path = \"")?.split('"').next())
+        {
+            let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let mut path: Vec<&str> = folder.split('/').collect();
+            for step in other.split('/') {
+                if step == ".." {
+                    path.pop();
+                } else {
+                    path.push(step);
+                }
+            }
+            assert_eq!(owner(&path.join("/")), owner(file), "{file}: share {other} through a crate");
+        }
     }
 }
