@@ -209,7 +209,7 @@ async fn kills_a_hanging_process() {
     let (why, blind) = run.end().await;
     assert_eq!(
         why,
-        "the process that watches the devices was ended: it said nothing for 3s: a call into the driver's library hangs"
+        "the process that watches the devices was ended: no output for 3s: a call into the driver's library hangs"
     );
     assert_eq!(blind.len(), 9);
     gone(pid).await;
