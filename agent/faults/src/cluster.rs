@@ -1,5 +1,6 @@
 //! What the pipeline reads from the API server.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -12,8 +13,9 @@ use swansong_fault_model::reconcile::Observed;
 use swansong_fault_model::{Handling, Subject};
 use swansong_runtime::kube::{error_message, status_code};
 use tokio::time::timeout;
+use tracing::warn;
 
-use crate::outcomes::AffectedJob;
+use crate::outcomes::{AffectedJob, OpenJob};
 use crate::pod::NpuPod;
 use crate::preflight::{JobState, Objection, PodGroup, Why, objections};
 use crate::public::handling_of;
@@ -72,10 +74,11 @@ impl Cluster {
             let Some(job) = &pod.job else { continue };
             let group = pod.group.as_deref().unwrap_or_default();
             let key = (pod.namespace.as_str(), group);
-            if !known.contains_key(&key) {
-                known.insert(key, self.job_state(pod, &job.name).await);
-            }
-            match &known[&key] {
+            let state = match known.entry(key) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => unknown.insert(self.job_state(pod, &job.name).await),
+            };
+            match state {
                 Ok(state) => {
                     checks.objections.extend(objections(pod, subject, state));
                     checks.jobs.push(AffectedJob::new(pod, subject, state.group.as_ref()));
@@ -129,6 +132,30 @@ impl Cluster {
     ) -> Result<Option<BTreeMap<String, String>>, String> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
         Ok(answered(maps.get_opt(name)).await?.map(|map| map.data.unwrap_or_default()))
+    }
+
+    /// Reads which of `jobs` have a result.
+    ///
+    /// That the Pod is gone says nothing: the one on the faulty node ends before the others have saved.
+    pub(crate) async fn check_outcomes(&self, jobs: Vec<OpenJob>) -> Vec<(OpenJob, String)> {
+        let mut results = Vec::new();
+        for open in jobs {
+            let AffectedJob { namespace, group, .. } = open.job();
+            let group = if group.is_empty() {
+                Ok(Some(PodGroup::default()))
+            } else {
+                self.pod_group(namespace, group).await
+            };
+            match group {
+                Ok(group) => {
+                    if let Some(outcome) = open.outcome(group) {
+                        results.push((open, outcome));
+                    }
+                }
+                Err(error) => warn!(error, "the result of a job can't be read"),
+            }
+        }
+        results
     }
 
     /// What ClusterD shows of this node's faults.

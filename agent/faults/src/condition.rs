@@ -64,7 +64,7 @@ pub(crate) fn decide(situation: &Situation<'_>) -> ConditionState {
                 state = failed("StateNotPersisted", format!("the faults are kept in memory only: {problem}"));
             }
             // Another problem must not hide it.
-            _ => state.message += &format!("; the faults are kept in memory only: {problem}"),
+            _ => state.message = format!("{}; the faults are kept in memory only: {problem}", state.message),
         }
     }
     state

@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use swansong_fault_model::Subject;
 
-use crate::cluster::Cluster;
 use crate::pod::{NpuPod, Owner};
 use crate::preflight::PodGroup;
 
@@ -143,7 +142,7 @@ impl Outcomes {
         Ok(open.collect())
     }
 
-    /// Takes the results of [`check`].
+    /// Takes the results of [`Cluster::check_outcomes`](crate::cluster::Cluster::check_outcomes).
     pub(crate) fn record(&mut self, results: Vec<(OpenJob, String)>, now: Duration) -> Vec<JobOutcome> {
         self.is_checking = false;
         let mut outcomes = Vec::new();
@@ -173,29 +172,16 @@ pub(crate) struct OpenJob {
     waited: Duration,
 }
 
-/// Reads which of `jobs` have a result.
-///
-/// That the Pod is gone says nothing: the one on the faulty node ends before the others have saved.
-pub(crate) async fn check(cluster: &Cluster, jobs: Vec<OpenJob>) -> Vec<(OpenJob, String)> {
-    let mut results = Vec::new();
-    for open in jobs {
-        let AffectedJob { namespace, group, status_before, .. } = &open.job;
-        let group = if group.is_empty() {
-            Some(PodGroup::default())
-        } else {
-            match cluster.pod_group(namespace, group).await {
-                Ok(group) => group,
-                Err(error) => {
-                    tracing::warn!(error, "the result of a job can't be read");
-                    continue;
-                }
-            }
-        };
-        if let Some(outcome) = judge(group, status_before.as_ref(), open.waited) {
-            results.push((open, outcome));
-        }
+impl OpenJob {
+    /// The job.
+    pub(crate) const fn job(&self) -> &AffectedJob {
+        &self.job
     }
-    results
+
+    /// The result that the job's PodGroup shows, if there is one.
+    pub(crate) fn outcome(&self, group: Option<PodGroup>) -> Option<String> {
+        judge(group, self.job.status_before.as_ref(), self.waited)
+    }
 }
 
 /// The result that a PodGroup shows after a fault; its status was `before` when the fault was sent.

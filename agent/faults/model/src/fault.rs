@@ -202,7 +202,7 @@ impl Fault {
         }
         let _ = write!(text, ", {}", self.classification.level);
         if let Some(severity) = self.severity {
-            let _ = write!(text, ", severity {}", severity);
+            let _ = write!(text, ", severity {severity}");
         }
         let sources: Vec<&str> = self.sources.iter().map(String::as_str).collect();
         if !sources.is_empty() {

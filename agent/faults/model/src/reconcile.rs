@@ -136,6 +136,14 @@ pub struct Reconciler {
 }
 
 impl Plan {
+    /// Whether `at` has passed; otherwise the plan wakes then.
+    fn is_time(&mut self, at: Duration, now: Duration) -> bool {
+        if now < at {
+            self.wake_at(at);
+        }
+        now >= at
+    }
+
     fn wake_at(&mut self, at: Duration) {
         self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
     }
@@ -189,16 +197,13 @@ impl Reconciler {
                     fault.phase = phase;
                     fault.phase == Phase::Ready
                 }
-                Phase::Sent if fault.delivery.answered_at.is_some() => false,
+                Phase::Confirmed => false,
+                Phase::Sent | Phase::Withdrawn if fault.delivery.answered_at.is_some() => false,
                 Phase::Sent => {
-                    self.is_time(fault.delivery.retry_at, inputs.now, &mut plan)
+                    plan.is_time(fault.delivery.retry_at, inputs.now)
                         && self.gate(fault, parts.sources, &ending, inputs, &mut plan) == Phase::Ready
                 }
-                Phase::Confirmed => false,
-                Phase::Withdrawn if fault.delivery.answered_at.is_some() => false,
-                Phase::Withdrawn | Phase::Ending => {
-                    self.is_time(fault.delivery.retry_at, inputs.now, &mut plan)
-                }
+                Phase::Withdrawn | Phase::Ending => plan.is_time(fault.delivery.retry_at, inputs.now),
             };
             if is_due {
                 due.push(OutboundFault::of(fault));
@@ -206,7 +211,7 @@ impl Reconciler {
         }
         for (id, delivery) in &self.unknown {
             let not_before = delivery.retry_at.max(self.started + RESYNC_GRACE);
-            if self.is_time(not_before, inputs.now, &mut plan) {
+            if plan.is_time(not_before, inputs.now) {
                 let fault = Fault { delivery: delivery.clone(), ..Fault::from_id(id) };
                 due.push(OutboundFault { fault, assertion: Assertion::Recover, cause: Cause::Unknown });
             }
@@ -296,12 +301,8 @@ impl Reconciler {
                 *parts.changed = true;
                 false
             }
-            (Phase::Sent | Phase::Withdrawn, _) => {
-                fault.delivery.answer(now, refusal.is_some());
-                false
-            }
             (Phase::Ending, None) if !self.is_confirmable || fault.delivery.attempts + 1 >= GIVE_UP => true,
-            (Phase::Ending, _) => {
+            (Phase::Sent | Phase::Withdrawn | Phase::Ending, _) => {
                 fault.delivery.answer(now, refusal.is_some());
                 false
             }
@@ -327,13 +328,6 @@ impl Reconciler {
         due.sort_by_key(|outbound| (outbound.fault.handling() != Handling::EndRanks, outbound.fault.since));
         due.truncate(MAX_BATCH);
         due
-    }
-
-    fn is_time(&self, at: Duration, now: Duration, plan: &mut Plan) -> bool {
-        if now < at {
-            plan.wake_at(at);
-        }
-        now >= at
     }
 }
 

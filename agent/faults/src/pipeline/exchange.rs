@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use super::{Checked, Done, Pipeline, TICK, device_info_problem};
 use crate::clock::{as_millis, unix_millis};
 use crate::cluster::JobChecks;
-use crate::outcomes::{self, AffectedJob, OpenJob};
+use crate::outcomes::{AffectedJob, OpenJob};
 use crate::public::public_fault;
 use crate::sender::batch_error;
 
@@ -80,7 +80,7 @@ impl Pipeline {
         match self.outcomes.due(now) {
             Ok(open) => {
                 let cluster = self.cluster.clone();
-                self.jobs.spawn(async move { Done::CheckedOutcomes(outcomes::check(&cluster, open).await) });
+                self.jobs.spawn(async move { Done::CheckedOutcomes(cluster.check_outcomes(open).await) });
                 None
             }
             Err(due) => due,

@@ -162,7 +162,7 @@ impl StateFile {
     /// Keeps the newest files that were set aside. Their names sort by date.
     fn remove_old(&self) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
-        let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().into_string().ok()?));
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let mut aside: Vec<String> = names.filter(|name| name.starts_with(SET_ASIDE)).collect();
         aside.sort_unstable();
         for name in aside.iter().rev().skip(KEPT) {

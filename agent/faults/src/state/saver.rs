@@ -120,16 +120,16 @@ mod tests {
         std::fs::write(&folder, "").expect("a file where the folder should be");
         let (file, opened) = StateFile::open(&folder, Duration::ZERO).expect("not in use");
         let mut saver = Saver::start(file, opened.problem);
-        let mut saved = saver.saved();
+        let mut results = saver.saved();
         for _ in 0..100 {
             saver.save("{}".to_owned());
         }
         saver.written().await;
-        assert!(saved.borrow_and_update().problem.is_some());
+        assert!(results.borrow_and_update().problem.is_some());
         std::fs::remove_file(&folder).expect("removed");
         saver.save("{\"faults\":[]}".to_owned());
         saver.written().await;
-        assert_eq!(*saved.borrow(), Saved { generation: 101, problem: None });
+        assert_eq!(*results.borrow(), Saved { generation: 101, problem: None });
         assert!(std::fs::read_to_string(folder.join("state.json")).expect("written").contains("faults"));
     }
 }
