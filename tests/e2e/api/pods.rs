@@ -212,9 +212,9 @@ async fn the_api_server_accepts_every_answer() {
     let stored = create(&client, &namespace, generated).await.unwrap();
     assert!(env(&stored, "LD_PRELOAD").is_some());
 
-    // A review of 1.3 MB is injected.
+    // A review of more than 1 MB is injected, managedFields included.
     let big: Vec<_> =
-        (0..9_000).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "x".repeat(100)})).collect();
+        (0..6_000).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "x".repeat(100)})).collect();
     let stored = create(
         &client,
         &namespace,
