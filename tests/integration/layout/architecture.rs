@@ -1,5 +1,6 @@
 //! The picture of the crates in docs/architecture.md, drawn from `cargo metadata`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::crates::packages;
@@ -14,13 +15,6 @@ fn picture() -> String {
     let packages = packages();
     let product: Vec<_> = packages.iter().filter(|package| !package.is_for_tests()).collect();
     let uses = |name: &str| product.iter().find(|package| package.name == name).map(|package| &package.uses);
-    fn reaches<'a>(
-        uses: &dyn Fn(&str) -> Option<&'a std::collections::BTreeSet<String>>,
-        from: &str,
-        to: &str,
-    ) -> bool {
-        uses(from).is_some_and(|used| used.contains(to) || used.iter().any(|next| reaches(uses, next, to)))
-    }
     let mut picture = "graph TD\n".to_owned();
     for package in &product {
         let folder = if package.folder.is_empty() { "src" } else { &package.folder };
@@ -34,6 +28,11 @@ fn picture() -> String {
         }
     }
     picture
+}
+
+/// Whether the crate `from` depends on `to`, directly or through others.
+fn reaches<'a>(uses: &dyn Fn(&str) -> Option<&'a BTreeSet<String>>, from: &str, to: &str) -> bool {
+    uses(from).is_some_and(|used| used.contains(to) || used.iter().any(|next| reaches(uses, next, to)))
 }
 
 /// `INSTA_UPDATE=always` draws it again.

@@ -85,7 +85,7 @@ fn cycle(graph: &Graph, from: &str) -> Option<Vec<String>> {
     let mut seen = BTreeSet::new();
     while let Some(way) = ways.pop() {
         for to in graph.get(&way[way.len() - 1]).into_iter().flat_map(BTreeMap::keys) {
-            let longer = [&way[..], &[to.clone()]].concat();
+            let longer = [&way[..], std::slice::from_ref(to)].concat();
             if to == from {
                 return Some(longer);
             }
