@@ -134,7 +134,7 @@ impl Relay {
         };
         let agents = server.run(until(stopped.clone()), self.request_timeout);
         let probes = health.run(until(stopped), Duration::ZERO);
-        let served = async { tokio::join!(agents, probes) };
+        let serving = async { tokio::join!(agents, probes) };
         let mut failure = None;
         let stopping = async {
             tokio::select! {
@@ -144,7 +144,7 @@ impl Relay {
             }
             stop.send_replace(true);
         };
-        tokio::join!(served, stopping);
+        tokio::join!(serving, stopping);
         failure.map_or(Ok(()), Err)
     }
 }

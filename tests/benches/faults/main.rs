@@ -21,8 +21,6 @@ use swansong_fake_dcmi::{Script, build};
 use swansong_fixtures::mindcluster;
 use swansong_testcluster::{Cluster, Tier};
 
-#[allow(dead_code)]
-
 const NODE: &str = "bench-faults";
 const SETTLE: Duration = Duration::from_secs(1);
 const CRITICAL: u8 = 3;

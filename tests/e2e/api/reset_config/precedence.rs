@@ -30,7 +30,7 @@ fn data() -> BTreeMap<String, String> {
 /// Writes a file with a job and its ConfigMap.
 fn write_file(folder: &Path, job: &str, is_job_first: bool) -> PathBuf {
     let mut objects =
-        vec![user_config_map(job, &json!({"reset": "true"}), &json!(data())), ascend_job(job, "dump")];
+        [user_config_map(job, &json!({"reset": "true"}), &json!(data())), ascend_job(job, "dump")];
     if is_job_first {
         objects.reverse();
     }
