@@ -118,21 +118,20 @@ impl Installation {
 
     /// Waits until Secret and every `caBundle` contain one CA, other than this one, and no further CA.
     pub(crate) async fn only_ca(&self, other_than: &str) -> String {
-        eventually("caBundle and Secret to agree", TIMEOUT, || async {
-            let secret = self.secret().await?;
-            let configuration = self.get(&format!("mutatingwebhookconfiguration/{}", self.name)).await?;
-            let ca = secret["data"]["ca.crt"].as_str().unwrap_or_default().to_owned();
-            let webhooks = configuration["webhooks"].as_array().cloned().unwrap_or_default();
-            let changing =
-                ["next-ca.crt", "previous-ca.crt"].iter().any(|key| !secret["data"][*key].is_null());
-            let agree = !ca.is_empty()
-                && ca != other_than
-                && !changing
-                && webhooks.iter().all(|webhook| webhook["clientConfig"]["caBundle"] == *ca);
-            if agree { Ok(ca) } else { Err("not yet".to_owned()) }
-        })
-        .await
-        .unwrap()
+        eventually("caBundle and Secret to agree", TIMEOUT, || self.agreed_ca(other_than)).await.unwrap()
+    }
+
+    async fn agreed_ca(&self, other_than: &str) -> Result<String, String> {
+        let secret = self.secret().await?;
+        let configuration = self.get(&format!("mutatingwebhookconfiguration/{}", self.name)).await?;
+        let ca = secret["data"]["ca.crt"].as_str().unwrap_or_default().to_owned();
+        let webhooks = configuration["webhooks"].as_array().cloned().unwrap_or_default();
+        let changing = ["next-ca.crt", "previous-ca.crt"].iter().any(|key| !secret["data"][*key].is_null());
+        let agree = !ca.is_empty()
+            && ca != other_than
+            && !changing
+            && webhooks.iter().all(|webhook| webhook["clientConfig"]["caBundle"] == *ca);
+        if agree { Ok(ca) } else { Err("not yet".to_owned()) }
     }
 
     async fn annotate(&self, annotation: &str) {
@@ -146,6 +145,9 @@ impl Installation {
         let until = secret["metadata"]["annotations"][TRUSTED_UNTIL].as_str().unwrap_or_default();
         let ids = until.split_ascii_whitespace().filter_map(|entry| entry.split_once('='));
         let past: Vec<String> = ids.map(|(id, _)| format!("{id}=2026-01-01T00:00:00Z")).collect();
+        if past.is_empty() {
+            return;
+        }
         self.annotate(&format!("{TRUSTED_UNTIL}={}", past.join(" "))).await;
     }
 
@@ -160,8 +162,13 @@ impl Installation {
         })
         .await
         .unwrap();
-        self.end_overlap().await;
-        self.only_ca(other_than).await
+        // A previous CA may be adopted from the `caBundle` only after the Secret is created again.
+        eventually("caBundle and Secret to agree", TIMEOUT, || async {
+            self.end_overlap().await;
+            self.agreed_ca(other_than).await
+        })
+        .await
+        .unwrap()
     }
 
     /// Waits until a replica is ready, and adds it to the endpoints of the Service.
