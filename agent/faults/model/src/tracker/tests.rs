@@ -1,7 +1,10 @@
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::code::Code;
 use crate::level::Level;
 use crate::rules::{FrequencyRule, Rules};
+use crate::source_update::{Assertion, FaultEvent};
 
 const DROP: u32 = 0x40F8_4E00;
 const NPU: Subject = Subject::Npu(3);
