@@ -24,7 +24,7 @@ use swansong_testcluster::{Cluster, Tier};
 const NODE: &str = "bench-faults";
 const SETTLE: Duration = Duration::from_secs(1);
 const CRITICAL: u8 = 3;
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn main() -> anyhow::Result<ExitCode> {
     // `cargo test --benches` runs this too; measuring is only asked for by `cargo bench`.
@@ -131,7 +131,7 @@ fn delays(script: &Script, clusterd: &StandIn, faults: u32) -> anyhow::Result<Ve
 }
 
 fn wait(clusterd: &StandIn, code: u32, assertion: &str) -> anyhow::Result<u64> {
-    let (end, part) = (Instant::now() + PATIENCE, format!(".{code:X}."));
+    let (end, part) = (Instant::now() + TEST_TIMEOUT, format!(".{code:X}."));
     while Instant::now() < end {
         let at = clusterd.with(|core, _| {
             let mut taken = core.ledger().taken.iter();
@@ -145,7 +145,7 @@ fn wait(clusterd: &StandIn, code: u32, assertion: &str) -> anyhow::Result<u64> {
         }
         sleep(Duration::from_millis(2));
     }
-    anyhow::bail!("ClusterD got no {assertion} of {code:X} within {PATIENCE:?}")
+    anyhow::bail!("ClusterD got no {assertion} of {code:X} within {TEST_TIMEOUT:?}")
 }
 
 /// The most memory that the agent and the process with the library had.

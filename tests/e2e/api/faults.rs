@@ -19,7 +19,7 @@ use swansong_fixtures::mindcluster::{
 };
 use swansong_testcluster::expect_events;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// MindCluster's code of an HBM fault of several bits, which ends ranks.
 const HBM: u32 = 0x80E0_1801;
@@ -102,7 +102,7 @@ impl Scene {
 
     async fn has_taken(&self, agent: &Agent, assertions: &[&str]) -> Vec<String> {
         let what = format!("ClusterD has taken {assertions:?}");
-        let taken = eventually(&what, PATIENCE, || async {
+        let taken = eventually(&what, TEST_TIMEOUT, || async {
             let taken = self.taken();
             let now: Vec<&str> = taken.iter().filter_map(|text| text.split(' ').next()).collect();
             if now == assertions { Ok(taken) } else { Err(format!("{taken:?}")) }
@@ -118,7 +118,7 @@ impl Scene {
     }
 
     async fn relayed(&self, status: &str, reason: &str) {
-        eventually(&format!("FaultsRelayed is {status} ({reason})"), PATIENCE, || async {
+        eventually(&format!("FaultsRelayed is {status} ({reason})"), TEST_TIMEOUT, || async {
             let nodes: Api<Node> = Api::all(self.site.client.clone());
             let node = nodes.get(&self.site.node).await.map_err(|error| error.to_string())?;
             let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
@@ -134,7 +134,7 @@ impl Scene {
 
     /// Nothing waits and nothing stands at ClusterD.
     async fn is_over(&self, agent: &Agent) {
-        eventually("no fault is open", PATIENCE, || async {
+        eventually("no fault is open", TEST_TIMEOUT, || async {
             let status: Value =
                 serde_json::from_str(&agent.get("/status").1).map_err(|error| error.to_string())?;
             let faults = &status["faults"]["faults"];

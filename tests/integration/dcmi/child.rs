@@ -14,7 +14,7 @@ use swansong_fault_model::{ActiveFault, Assertion, FaultEvent, SourceUpdate, Sub
 use tempfile::TempDir;
 
 /// Far more than anything takes.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The process, ended when it is dropped.
 pub(crate) struct Watch {
@@ -76,7 +76,7 @@ impl Watch {
 
     /// The next line; `None` after the last.
     pub(crate) fn line(&self) -> Option<Line> {
-        self.lines.recv_timeout(PATIENCE).ok()
+        self.lines.recv_timeout(TEST_TIMEOUT).ok()
     }
 
     /// The next line, if it comes soon.
@@ -87,7 +87,7 @@ impl Watch {
     /// The first line that `wanted` makes something of; others are passed over.
     pub(crate) fn find<T>(&self, mut wanted: impl FnMut(Line) -> Option<T>) -> T {
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < TEST_TIMEOUT {
             let Some(line) = self.line() else { break };
             if let Some(found) = wanted(line) {
                 return found;
@@ -197,7 +197,7 @@ impl Watch {
             if let Some(status) = self.process.try_wait().expect("waited for") {
                 return status.code().ok_or_else(|| status.signal().expect("a signal"));
             }
-            assert!(begun.elapsed() < PATIENCE, "it doesn't end");
+            assert!(begun.elapsed() < TEST_TIMEOUT, "it doesn't end");
             thread::sleep(Duration::from_millis(5));
         }
     }

@@ -9,7 +9,7 @@ use swansong_dcmi::watch::{Line, Mode};
 use swansong_fake_dcmi::flood_leaves;
 use swansong_fault_model::{Assertion, Severity, SourceUpdate, Subject};
 
-use super::child::{PATIENCE, Watch, codes};
+use super::child::{TEST_TIMEOUT, Watch, codes};
 
 /// What a flood leaves, as NPUs and codes.
 fn leaves(count: u32) -> Vec<(u32, u64)> {
@@ -217,7 +217,7 @@ fn polls_for_events_lost_without_a_reader() {
     watch.script.flood(COUNT, 0, 0x8000_0000).line("over");
     let begun = Instant::now();
     while !watch.script.violations().contains("no command over") {
-        assert!(begun.elapsed() < PATIENCE, "the flood doesn't end");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "the flood doesn't end");
         sleep(Duration::from_millis(5));
     }
     let leaves = leaves(COUNT);

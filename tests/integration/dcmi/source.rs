@@ -23,7 +23,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::child::{PATIENCE, codes};
+use super::child::{TEST_TIMEOUT, codes};
 
 /// A host with a driver.
 struct Host {
@@ -103,7 +103,7 @@ impl Run {
                 }
             }
         };
-        timeout(PATIENCE, found).await.expect("it is seen")
+        timeout(TEST_TIMEOUT, found).await.expect("it is seen")
     }
 
     async fn all(&mut self, npu: u32, wanted: impl Fn(&[ActiveFault]) -> bool) -> Vec<ActiveFault> {
@@ -128,7 +128,7 @@ impl Run {
                 }
             }
         };
-        timeout(PATIENCE, rest).await.expect("it ends");
+        timeout(TEST_TIMEOUT, rest).await.expect("it ends");
         let Err(ended) = self.task.await.expect("no panic");
         (ended.to_string(), blind)
     }
@@ -305,7 +305,7 @@ async fn library_finds_its_dependencies_below_the_host_root() {
 async fn gone(pid: Pid) {
     let begun = Instant::now();
     while kill(pid, None).is_ok() {
-        assert!(begun.elapsed() < PATIENCE, "it lives");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "it lives");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
