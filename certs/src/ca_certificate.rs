@@ -24,16 +24,10 @@ pub enum CaError {
     Unreadable(#[from] PairError),
     /// The certificate may not sign others.
     #[error("{name} is not a CA certificate (basicConstraints lacks CA:TRUE)")]
-    NotACa {
-        /// Name of the text.
-        name: String,
-    },
+    NotACa { name: String },
     /// The key can be read, but its type can't sign.
     #[error("{name} can't be used for signing; store it as PKCS#8 (openssl pkcs8 -topk8 -nocrypt)")]
-    UnsupportedKey {
-        /// Name of the text.
-        name: String,
-    },
+    UnsupportedKey { name: String },
     /// Clients reject what the CA signs: its certificate is damaged where only a verifier notices, or its name
     /// constraints exclude the DNS names.
     #[error("no certificate that it signs would be accepted: {problem}")]

@@ -49,7 +49,6 @@ pub enum LeafReason {
     /// The Secret has none.
     #[error("there was none")]
     Absent,
-    /// Its CA is new.
     #[error("its CA is new")]
     NewCa,
     /// The stored leaf can't be served.
@@ -87,7 +86,6 @@ pub enum Decision {
     IssueLeaf {
         /// The stored CA.
         ca: Box<CertificateAuthority>,
-        /// Why the leaf is issued.
         reason: LeafReason,
     },
     /// Create the next CA and keep the current one in use.

@@ -17,7 +17,6 @@ pub enum ManagerError {
         source_of: Source,
         /// The verb of the request.
         verb: &'static str,
-        /// Kind and name of the object.
         object: String,
         /// The response, and what to do.
         problem: String,
@@ -34,10 +33,7 @@ pub enum ManagerError {
     #[error(
         "{object} doesn't exist, so the API server calls no webhook; apply the manifests, or correct the name"
     )]
-    NoConfiguration {
-        /// Name of the configuration.
-        object: String,
-    },
+    NoConfiguration { object: String },
     /// Every attempt conflicted with another writer.
     #[error(
         "{object} changed during each of {attempts} attempts, or the API server rejects the change ({response}); see the audit log for other writers"
@@ -45,7 +41,6 @@ pub enum ManagerError {
     Conflict {
         /// The object's kind.
         source_of: Source,
-        /// Kind and name of the object.
         object: String,
         /// The number of attempts.
         attempts: usize,
@@ -74,7 +69,6 @@ pub enum ManagerError {
     Timeout {
         /// The object's kind.
         source_of: Source,
-        /// Duration of the timeout.
         after: Duration,
     },
 }

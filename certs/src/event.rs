@@ -82,16 +82,12 @@ pub enum Event {
     },
     /// This replica removed a previous CA.
     CaRetired {
-        /// ID of the CA.
         id: CaId,
         /// Why it was removed.
         reason: String,
     },
     /// This replica added a CA to the previous ones that a `caBundle` contained and the Secret didn't.
-    CaAdopted {
-        /// ID of the CA.
-        id: CaId,
-    },
+    CaAdopted { id: CaId },
     /// The CAs of the Secret differ from those of the last check.
     CasChanged {
         /// The CA in use.
@@ -107,7 +103,6 @@ pub enum Event {
     WaitingForCaBundle {
         /// Serial number of the leaf.
         serial: String,
-        /// ID of its CA.
         ca: CaId,
     },
     /// The certificate in use expires soon and has not been renewed. Reported once for each certificate.

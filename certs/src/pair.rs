@@ -42,14 +42,10 @@ impl fmt::Debug for PemPair<'_> {
 pub enum PairError {
     /// The text contains no certificate.
     #[error("{name} holds no certificate; put the server's certificate there as PEM, intermediates after it")]
-    NoCertificate {
-        /// Name of the text.
-        name: String,
-    },
+    NoCertificate { name: String },
     /// The PEM or DER of a certificate is damaged.
     #[error("{name}, certificate {position}, can't be read ({problem}); write the file again, whole")]
     BadCertificate {
-        /// Name of the text.
         name: String,
         /// Position in the chain, from 1.
         position: usize,
@@ -58,24 +54,15 @@ pub enum PairError {
     },
     /// The text contains no private key.
     #[error("{name} holds no private key; put the key there as PEM (PKCS#8, SEC1 or PKCS#1)")]
-    NoKey {
-        /// Name of the text.
-        name: String,
-    },
+    NoKey { name: String },
     /// The key is protected by a passphrase.
     #[error("{name} is encrypted; store it without a passphrase (openssl pkey -in OLD -out NEW)")]
-    EncryptedKey {
-        /// Name of the text.
-        name: String,
-    },
+    EncryptedKey { name: String },
     /// The PEM of the key is damaged, or its type isn't supported.
     #[error(
         "{name} can't be used as a private key; write it again, whole, as ECDSA P-256/P-384, Ed25519 or RSA of 2048 bits or more"
     )]
-    BadKey {
-        /// Name of the text.
-        name: String,
-    },
+    BadKey { name: String },
     /// The key belongs to another certificate, for example while only one of two files has been replaced.
     #[error(
         "{key_name} is not the key of the first certificate in {name} (serial {serial}); replace both together, and put the server's own certificate first"
@@ -83,7 +70,6 @@ pub enum PairError {
     KeyMismatch {
         /// Name of the certificate.
         name: String,
-        /// Name of the key.
         key_name: String,
         /// Serial number of the certificate.
         serial: String,
@@ -93,7 +79,6 @@ pub enum PairError {
         "{name} (serial {serial}) is valid only from {not_before}; check this machine's clock, or issue it again"
     )]
     NotYetValid {
-        /// Name of the text.
         name: String,
         /// Serial number of the certificate.
         serial: String,
@@ -103,7 +88,6 @@ pub enum PairError {
     /// The certificate has expired.
     #[error("{name} (serial {serial}) expired at {not_after}; renew it")]
     Expired {
-        /// Name of the text.
         name: String,
         /// Serial number of the certificate.
         serial: String,

@@ -14,7 +14,6 @@ pub struct ReadError {
     pub problem: io::Error,
 }
 
-/// Reads a file.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, ReadError> {
     fs::read(path).map_err(|problem| ReadError { path: path.to_owned(), problem })
 }

@@ -48,7 +48,6 @@ pub(crate) enum WriteOutcome {
     Conflict(String),
 }
 
-/// The one Secret.
 pub(crate) struct SecretStore {
     client: Client,
     api: Api<Secret>,

@@ -15,7 +15,6 @@ pub enum TlsError {
         "client CAs: {name} can't be trusted ({problem}); give the PEM of the CAs that sign client certificates"
     )]
     ClientCa {
-        /// Name of the text.
         name: String,
         /// The verifier's error.
         problem: String,

@@ -36,7 +36,6 @@ const REFILL: Duration = Duration::from_secs(30);
 /// The API server keeps Events for an hour by default.
 const LIFETIME: Duration = Duration::from_hours(1);
 
-/// Timeout of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An Event to be sent.
@@ -61,7 +60,6 @@ pub struct Event {
 pub struct EventMetrics(Family<[(&'static str, &'static str); 1], Counter>);
 
 impl EventMetrics {
-    /// Registers the metrics.
     pub fn register(&self, registry: &mut Registry) {
         let help = "Events sent, dropped because too many waited, and failed requests";
         registry.register("events", help, self.0.clone());

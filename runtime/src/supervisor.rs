@@ -66,7 +66,6 @@ pub enum TaskState {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskStatus {
-    /// The task's name.
     pub name: &'static str,
     /// What it does at the moment.
     pub state: TaskState,

@@ -16,7 +16,7 @@ use swansong_dcmi::watch::{self, Timing};
 /// version. The driver's folders have to be in LD_LIBRARY_PATH.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Dcmi {
-    /// libdcmi.so
+    /// Path of libdcmi.so
     #[arg(long, value_name = "FILE")]
     library: PathBuf,
     /// Interval of attempts to initialize the driver's API

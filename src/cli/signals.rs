@@ -18,9 +18,8 @@ impl Signals {
         Ok(Self { terminate, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Comes with the first signal. A SIGTERM that follows changes nothing: whoever sends it twice, as a supervisor may,
-    /// hasn't asked for anything else. A SIGINT that follows ends the process at once, for someone at a keyboard who is
-    /// in a hurry.
+    /// Returns at the first signal. A further SIGTERM changes nothing, since supervisors may send it twice. A further SIGINT
+    /// ends the process at once.
     pub(crate) async fn stop(mut self) {
         let name = self.next().await;
         info!(signal = name, "stopping");

@@ -34,7 +34,6 @@ impl Data {
         }
     }
 
-    /// The text of a string.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),

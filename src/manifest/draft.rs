@@ -6,7 +6,6 @@ use super::data::Data;
 use super::node::{Content, Member, Node};
 use super::read::{Reader, is_merge};
 
-/// The kind of an operation.
 pub use swansong_inject::operation::Verb;
 
 /// The desired state of a node.

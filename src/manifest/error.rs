@@ -8,7 +8,6 @@ pub struct DocumentError {
     pub document: usize,
     /// Counted from 1 in its file.
     pub line: usize,
-    /// The kind of error.
     pub problem: Problem,
 }
 
@@ -24,7 +23,6 @@ pub enum Problem {
     /// A mapping has a key twice.
     #[error("key {key:?} is already on line {first}; remove one of the two")]
     DuplicateKey {
-        /// The duplicate key.
         key: String,
         /// Line of the first one.
         first: usize,

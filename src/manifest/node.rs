@@ -8,7 +8,6 @@ pub use granit_parser::ScalarStyle as Style;
 /// A YAML node.
 #[derive(Debug)]
 pub struct Node {
-    /// The node's content.
     pub content: Content,
     /// From its first character (a block scalar's `|`, an anchor's `&`) to its last, without insignificant trailing blank
     /// lines of a block scalar.
@@ -54,9 +53,7 @@ pub enum Content {
 /// A member of a mapping.
 #[derive(Debug)]
 pub struct Member {
-    /// The member's key.
     pub key: Node,
-    /// The member's value.
     pub value: Node,
     /// The offset after the `:`, if key and value are separated by one.
     pub colon: Option<usize>,

@@ -45,7 +45,6 @@ impl Object<'_> {
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
     }
 
-    /// A field of `metadata`.
     pub fn metadata(&self, field: &str) -> Option<&Data> {
         self.data.get("metadata")?.get(field)
     }

@@ -29,7 +29,6 @@ pub struct TextOffset {
     pub documents: usize,
 }
 
-/// The syntax of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syntax {
     /// A stream of YAML documents.

@@ -27,7 +27,6 @@ pub struct Reader<'n> {
 pub struct ReadError {
     /// Line, from 1.
     pub line: usize,
-    /// The kind of error.
     pub problem: Problem,
 }
 

@@ -17,7 +17,6 @@ pub enum Scalar {
     Float(String),
     /// `.nan` and `.inf`, for which JSON has no number.
     NotFinite,
-    /// Any other text.
     Text,
 }
 

@@ -17,7 +17,6 @@ use self::edit::Edits;
 use self::read::{Elements, Members, Node};
 use crate::class::{Class, RESOURCE};
 
-/// The name of the file.
 pub const FILE: &str = "publicCustomization.json";
 /// The folder of the host that ClusterD reads it from.
 pub const FOLDER: &str = "/user1/mindx-dl/clusterd";

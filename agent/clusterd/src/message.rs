@@ -63,7 +63,6 @@ impl<'a> Message<'a> {
         id
     }
 
-    /// The faults.
     pub const fn faults(&self) -> &'a [PublicFault] {
         self.faults
     }

@@ -26,12 +26,7 @@ pub enum ReportError {
     UnknownJob(String),
     /// Any other code except 0.
     #[error("ClusterD refuses the report of failed ranks, {code}: {info}")]
-    Refused {
-        /// The code.
-        code: i32,
-        /// The text.
-        info: String,
-    },
+    Refused { code: i32, info: String },
     /// The report lists no ranks.
     #[error("there are no ranks to report")]
     NoRanks,

@@ -35,7 +35,6 @@ const LATEST: u64 = 9_999_999_999_999;
 /// The kind of the affected resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Display)]
 pub enum FaultType {
-    /// A device.
     #[serde(rename = "NPU")]
     #[strum(serialize = "NPU")]
     Npu,
@@ -71,23 +70,16 @@ pub struct PublicFault {
 /// The input of a [`PublicFault`]. Any texts for users are accepted and shortened; all other values have to be valid.
 #[derive(Debug, Clone)]
 pub struct Draft<'a> {
-    /// See [`PublicFault::fault_id`].
     pub fault_id: String,
-    /// See [`PublicFault::fault_type`].
     pub fault_type: FaultType,
-    /// See [`PublicFault::class`].
     pub class: Class,
-    /// See [`PublicFault::fault_time`].
     pub fault_time: u64,
-    /// See [`PublicFault::assertion`].
     pub assertion: Assertion,
-    /// See [`PublicFault::node`].
     pub node: &'a str,
     /// The devices in any order.
     pub devices: &'a [u32],
     /// Pairs beyond the tenth are ignored.
     pub location: &'a [(&'a str, &'a str)],
-    /// Any description.
     pub description: &'a str,
 }
 
@@ -97,16 +89,13 @@ pub struct Draft<'a> {
 pub struct InvalidFault {
     /// The fault's id, at most 128 characters of it.
     pub fault_id: String,
-    /// The invalid field.
     pub field: Field,
-    /// The rule.
     pub rule: &'static str,
 }
 
 /// A field of a public fault, displayed by its documented name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::Display)]
 #[strum(serialize_all = "camelCase")]
-#[allow(missing_docs, reason = "see the fields of `PublicFault`")]
 pub enum Field {
     FaultId,
     FaultTime,
@@ -186,13 +175,13 @@ impl PublicFault {
     }
 }
 
-/// `^[a-zA-Z0-9-_.]{8,128}$`
+/// Matches `^[a-zA-Z0-9-_.]{8,128}$` as ClusterD does.
 pub(crate) fn is_id(id: &str) -> bool {
     (8..=128).contains(&id.len())
         && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
-/// `^[a-z0-9]([a-z0-9-.]{0,251}[a-z0-9])?$`
+/// Matches `^[a-z0-9]([a-z0-9-.]{0,251}[a-z0-9])?$` as ClusterD does.
 fn is_node_name(name: &str) -> bool {
     let edge = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = name.as_bytes();

@@ -64,7 +64,6 @@ pub enum Unusable {
     WrongType {
         /// The path of the member.
         path: String,
-        /// The expected type.
         expected: &'static str,
     },
     /// The device plugin is about to reset devices under the job.

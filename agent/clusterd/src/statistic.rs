@@ -34,7 +34,6 @@ pub struct NodeFaults<'a> {
 /// A fault that ClusterD has registered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegisteredFault<'a> {
-    /// Its id.
     pub id: Cow<'a, str>,
     /// Its class; `None` for a code that isn't Swansong's.
     pub class: Option<Class>,

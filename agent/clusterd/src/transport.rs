@@ -35,15 +35,9 @@ pub enum SendError {
     RetryAfter {
         /// Who asks for it and why.
         reason: String,
-        /// The delay.
         after: Duration,
     },
     /// A response code that isn't documented.
     #[error("unexpected response {code}: {info}")]
-    UnexpectedResponse {
-        /// The code.
-        code: i32,
-        /// The text.
-        info: String,
-    },
+    UnexpectedResponse { code: i32, info: String },
 }

@@ -38,12 +38,7 @@ pub enum CallError {
     Missing(&'static str),
     /// The function failed.
     #[error("{function}: {code}")]
-    Failed {
-        /// The function.
-        function: &'static str,
-        /// The return code.
-        code: ReturnCode,
-    },
+    Failed { function: &'static str, code: ReturnCode },
 }
 
 impl CallError {

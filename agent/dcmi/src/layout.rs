@@ -13,7 +13,6 @@ pub struct DmsFaultEvent {
     pub deviceid: u16,
     /// The kind of the part.
     pub node_type: u8,
-    /// The part.
     pub node_id: u8,
     /// The kind of the part within that.
     pub sub_node_type: u8,
@@ -31,7 +30,6 @@ pub struct DmsFaultEvent {
     pub alarm_raised_time: c_ulonglong,
     /// The driver's text, zero-terminated if it is shorter.
     pub event_name: [u8; 256],
-    /// Additional text.
     pub additional_info: [u8; 32],
     /// Newer headers subdivide it.
     pub resv: [u8; 32],
@@ -43,7 +41,6 @@ pub struct DmsFaultEvent {
 pub struct Event {
     /// `enum dcmi_event_type`: 0 for a fault.
     pub kind: c_uint,
-    /// `event_t.dms_event`.
     pub dms_event: DmsFaultEvent,
 }
 

@@ -38,7 +38,6 @@ pub struct Address {
     pub device: i32,
 }
 
-/// A device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     /// The library's address.
@@ -62,7 +61,6 @@ pub struct Listed {
 /// The health of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
-    /// 0.
     Normal,
     /// 1 minor, 2 major, 3 critical, or a number that isn't documented.
     Unhealthy(u32),
@@ -78,7 +76,6 @@ pub enum OpenError {
         "{path} can't be loaded: {problem}; are the driver's folders in LD_LIBRARY_PATH, and is it for this machine?"
     )]
     Load {
-        /// The library.
         path: PathBuf,
         /// The loader's message.
         problem: String,
@@ -145,7 +142,6 @@ impl Library {
         Err(InitError { v1, v2 })
     }
 
-    /// The path.
     pub fn path(&self) -> &Path {
         &self.path
     }

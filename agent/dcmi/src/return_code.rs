@@ -16,7 +16,6 @@ impl ReturnCode {
         if number == 0 { Ok(()) } else { Err(Self(number)) }
     }
 
-    /// The number.
     pub const fn number(self) -> c_int {
         self.0
     }

@@ -180,7 +180,7 @@ fn bounds_counts_of_the_library() {
                 .line(format_args!("claim card-list {claim}"));
         });
         let dcmi = standin.library.init().expect("starts");
-        let codes = dcmi.error_codes(at(0, 0)).expect("told");
+        let codes = dcmi.error_codes(at(0, 0)).expect("codes");
         assert_eq!(codes, if claim < 0 { vec![] } else { vec![0x80E0_1801] });
         // What is beyond the list that was written is a card 0 that exists already.
         let listed = dcmi.devices().expect("listed");
@@ -204,7 +204,7 @@ fn rejects_files_that_are_no_library() {
 /// All that has to do with the one subscription of a process, one after the other.
 #[test]
 fn process_subscribes_once() {
-    let mut events = Events::take().expect("nobody has them");
+    let mut events = Events::take().expect("not taken yet");
     assert!(Events::take().is_none());
     let standin = standin(&[], |script| {
         script.result("subscribe", -8006, None);
@@ -218,9 +218,9 @@ fn process_subscribes_once() {
     assert_eq!(dcmi.subscribe(&events), Err(SubscribeError::Already));
 
     // The record is copied before the driver's memory is used for something else.
-    let patience = Duration::from_mins(1);
+    let timeout = Duration::from_mins(1);
     standin.script.event(3, 0x80E0_1801, 2, 1, "node type=NPU, sensor name=HBM");
-    let received = events.next(patience).expect("an event");
+    let received = events.next(timeout).expect("an event");
     let record = received.event.dms_event;
     assert_eq!(
         (received.event.kind, record.event_id, record.deviceid, record.severity, record.assertion),
@@ -233,7 +233,7 @@ fn process_subscribes_once() {
     // Each byte is where it belongs.
     let bytes: Vec<u8> = (0..=255).cycle().take(360).collect();
     standin.script.raw(&bytes);
-    let event = events.next(patience).expect("an event").event;
+    let event = events.next(timeout).expect("an event").event;
     assert_eq!(event.kind, 0x0302_0100);
     assert_eq!(event.dms_event.event_id, 0x0B0A_0908);
     assert_eq!(event.dms_event.deviceid, 0x0D0C);
@@ -245,13 +245,13 @@ fn process_subscribes_once() {
     assert_eq!(event.dms_event.additional_info[..], bytes[296..328]);
     assert_eq!(event.dms_event.resv[..], bytes[328..360]);
 
-    // No event at all.
+    // The driver calls back without an event.
     assert_eq!(events.lost(), 0);
     standin.script.line("null").event(0, 7, 0, 2, "");
-    assert_eq!(events.next(patience).expect("an event").event.dms_event.event_id, 7);
+    assert_eq!(events.next(timeout).expect("an event").event.dms_event.event_id, 7);
     assert_eq!((events.lost(), events.lost()), (1, 0));
 
-    // Nobody takes them: what doesn't fit is counted, the driver isn't held up.
+    // Without a consumer, events that exceed the capacity are counted, and the driver isn't blocked.
     standin.script.flood(10_000, 0, 0x8000_0000);
     let lost = 10_000 - u64::try_from(swansong_dcmi::CAPACITY).expect("small");
     let mut seen = 0;

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-/// Counts milliseconds from the host's time at its start, whatever happens to the host's clock later. So its times never
-/// go back within a process, and mean the same to the next process.
+/// Counts milliseconds from the host's time at its start. Later changes of the host's clock don't affect it, so its times
+/// never go back within a process, and a restarted process can compare them with its own.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     started: Instant,

@@ -5,7 +5,6 @@ use std::time::Duration;
 use serde::Serialize;
 use swansong_fault_model::{BatchError, Trouble, Untracked};
 
-/// The type of the condition.
 pub const CONDITION: &str = "FaultsRelayed";
 
 /// How long ClusterD may fail before the condition shows it: a restart takes less.
@@ -13,9 +12,7 @@ const SEND_GRACE: Duration = Duration::from_mins(3);
 /// How long a fault may be held back before the condition shows it.
 const HELD_GRACE: Duration = Duration::from_secs(30);
 
-/// The status of the condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::Display)]
-#[allow(missing_docs, reason = "the values that Kubernetes defines")]
 pub enum ConditionStatus {
     True,
     False,
@@ -25,11 +22,8 @@ pub enum ConditionStatus {
 /// The condition to show.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ConditionState {
-    /// Its status.
     pub status: ConditionStatus,
-    /// Its reason.
     pub reason: &'static str,
-    /// Its message.
     pub message: String,
 }
 

@@ -22,12 +22,10 @@ pub struct FaultEvents {
 }
 
 impl FaultEvents {
-    /// Events of `node`.
     pub const fn new(node: String, sender: EventSender) -> Self {
         Self { node, sender }
     }
 
-    /// A fault began.
     pub fn began(&self, fault: &Fault, pods: &[NpuPod]) {
         let text = format!("{} ({})", fault.describe(), fault.classification.reason);
         self.node(true, "DeviceFault", &fault.id, text);
@@ -38,7 +36,6 @@ impl FaultEvents {
         }
     }
 
-    /// A fault ended.
     pub fn ended(&self, fault: &Fault) {
         let sent = if fault.may_be_known() { "" } else { ", and was never sent to ClusterD" };
         self.node(false, "DeviceFaultOver", &fault.id, format!("ended{sent}: {}", fault.describe()));

@@ -124,7 +124,7 @@ impl LevelWatch {
         let place = path.display().to_string();
         self.change(|state| match read {
             Ok(text) => {
-                // It is readable again, whatever it contains.
+                // The file is readable again; its contents may still be invalid.
                 if state.problems.get(&place).is_some_and(|problem| problem.starts_with(UNREADABLE)) {
                     state.problems.remove(&place);
                 }

@@ -23,7 +23,6 @@ pub(crate) const UNKNOWN: &str = "unknown";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FollowedFault {
-    /// The device.
     pub subject: Subject,
     /// When ClusterD accepted it, by the pipeline's clock.
     pub accepted_at: Duration,
@@ -35,11 +34,9 @@ pub(crate) struct FollowedFault {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AffectedJob {
-    /// Namespace of the job.
     pub namespace: String,
     /// Name of its Pod on this node.
     pub pod: String,
-    /// UID of the Pod.
     pub pod_uid: String,
     /// The container that Events refer to.
     pub container: String,
@@ -71,9 +68,7 @@ pub(crate) struct Outcomes {
 pub struct JobOutcome {
     /// Id of the fault.
     pub id: String,
-    /// Its device.
     pub subject: Subject,
-    /// The job, with its outcome.
     pub job: AffectedJob,
     /// How long it took since ClusterD accepted the fault.
     pub took: Duration,
@@ -173,7 +168,6 @@ pub(crate) struct OpenJob {
 }
 
 impl OpenJob {
-    /// The job.
     pub(crate) const fn job(&self) -> &AffectedJob {
         &self.job
     }

@@ -57,7 +57,6 @@ pub struct Inputs {
     pub pods: watch::Receiver<Option<Arc<Vec<NpuPod>>>>,
     /// What the device plugin publishes.
     pub device_plugin: watch::Receiver<DevicePluginTracker>,
-    /// The classification.
     pub levels: watch::Receiver<Arc<Levels>>,
     /// The physical ids of the node's devices; empty while their number isn't known.
     pub devices: Arc<dyn Fn() -> Vec<u32> + Send + Sync>,
@@ -76,7 +75,6 @@ pub struct Outputs {
 
 /// What the pipeline consists of.
 pub struct Parts {
-    /// The node's name.
     pub node: String,
     /// The folder of the state.
     pub folder: PathBuf,
@@ -90,9 +88,7 @@ pub struct Parts {
     pub inputs: Inputs,
     /// What the pipeline shows.
     pub outputs: Outputs,
-    /// The Events.
     pub events: FaultEvents,
-    /// The metrics.
     pub metrics: Arc<Metrics>,
     /// The clock, which the watch of the device plugin uses too.
     pub clock: Clock,

@@ -22,17 +22,13 @@ const JOBS: [&str; 2] = ["AscendJob", "Job"];
 /// A Pod that uses NPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NpuPod {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its UID.
     pub uid: String,
     /// The container that Events refer to: `ascend`, or the first.
     pub container: String,
     /// Whether its phase is Running.
     pub is_running: bool,
-    /// The name of its PodGroup.
     pub group: Option<String>,
     /// The job that owns it.
     pub job: Option<Owner>,
@@ -52,11 +48,8 @@ pub struct NpuPod {
 pub struct Owner {
     /// Its group and version.
     pub api_version: String,
-    /// Its kind.
     pub kind: String,
-    /// Its name.
     pub name: String,
-    /// Its UID.
     pub uid: String,
 }
 
@@ -130,7 +123,7 @@ impl NpuPod {
     }
 }
 
-/// `{"pod_name":…,"server_id":…,"devices":[{"device_id":"3","device_ip":…}]}`.
+/// The ids of `{"pod_name":…,"server_id":…,"devices":[{"device_id":"3","device_ip":…}]}`.
 fn configured(text: &str) -> Option<Vec<u32>> {
     #[derive(Deserialize)]
     struct Configuration<'a> {

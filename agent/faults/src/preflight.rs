@@ -51,23 +51,21 @@ pub enum Why {
 /// The recovery part of a PodGroup (`scheduling.volcano.sh/v1beta1`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodGroup {
-    /// Annotation `recover-strategy`.
+    /// The annotation `recover-strategy`.
     pub strategy: Option<String>,
     /// Whether label `process-recover-enable` is `on`.
     pub is_enabled: bool,
     /// Whether it is `pause`: ClusterD has handled a fault and waits for the job to be scheduled again
     /// (`handleFaultRetry`).
     pub is_paused: bool,
-    /// Annotation `ProcessRecoverStatus`.
+    /// The annotation `ProcessRecoverStatus`.
     pub status: Option<String>,
 }
 
 /// The objects of a Pod's job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JobState {
-    /// Its PodGroup.
     pub group: Option<PodGroup>,
-    /// Its `reset-config-<job>`.
     pub reset_config: reset_config::State,
     /// `job_status` of `job-summary-<job>`; `None` without such a ConfigMap.
     pub status: Option<String>,

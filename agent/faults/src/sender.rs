@@ -44,7 +44,6 @@ pub enum Route {
 pub struct Transports {
     /// The cluster's gateway.
     pub gateway: Option<Gateway>,
-    /// ClusterD itself.
     pub grpc: GrpcClient,
     /// The ConfigMap for a ClusterD that doesn't answer.
     pub config_map: Option<ConfigMapTransport>,

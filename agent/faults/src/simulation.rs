@@ -35,7 +35,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
-    fn clusterd_ends_with_the_active_faults_whatever_happens(actions in prop::collection::vec(action(), 1..60)) {
+    fn clusterd_ends_with_the_active_faults(actions in prop::collection::vec(action(), 1..60)) {
         let mut universe = Universe::new();
         for action in &actions {
             universe.apply(action);

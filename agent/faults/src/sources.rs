@@ -1,7 +1,7 @@
 //! The sources of faults.
 //!
-//! Each source is a task of its own. When it ends it is started again; what it reported before remains active until it
-//! reports otherwise.
+//! Each source is a separate task, which the supervisor restarts when it ends. The faults that it reported remain active
+//! until it reports otherwise.
 
 mod dcmi;
 mod dcmi_process;

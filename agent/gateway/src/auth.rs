@@ -39,7 +39,7 @@ pub enum AuthError {
 /// Authenticates agents by their tokens.
 pub struct TokenAuthenticator {
     reviews: Api<TokenReview>,
-    /// `system:serviceaccount:NAMESPACE:NAME`
+    /// The user of the agents' tokens, `system:serviceaccount:NAMESPACE:NAME`.
     user: String,
     slots: Semaphore,
     /// Nodes and expiry times by the hash of the token; tokens themselves aren't kept in memory.

@@ -33,7 +33,7 @@ const MAX_RESPONSE: usize = 64 << 10;
 /// The gateway's address and the agent's credentials.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// `HOST:PORT`.
+    /// The address in the form `HOST:PORT`.
     pub address: String,
     /// The name in the gateway's certificate.
     pub server_name: String,

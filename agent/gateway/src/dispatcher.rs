@@ -37,7 +37,6 @@ pub struct Dispatcher {
 /// Why the faults of a request weren't accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubmitError {
-    /// The queue is full.
     QueueFull,
     /// ClusterD didn't accept them within the request timeout; the error is that of the last batch, if it failed.
     TimedOut(Option<SendError>),

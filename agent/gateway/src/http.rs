@@ -1,4 +1,4 @@
-//! `POST /v1/faults`.
+//! Accepts the agents' `POST /v1/faults`.
 
 use std::sync::Arc;
 

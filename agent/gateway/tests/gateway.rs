@@ -1,5 +1,4 @@
 //! Gateways with TLS, agents, and the fake ClusterD.
-#![allow(missing_docs)]
 
 #[path = "../benches/gateway/simulation.rs"]
 #[allow(dead_code, reason = "the benchmark shows more figures")]

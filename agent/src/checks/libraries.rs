@@ -77,7 +77,6 @@ fn search_path<'a>(folders: &'a [String], settings: &'a Settings) -> Vec<&'a str
 /// A library of the driver and the folders of its dependencies. Paths are those of this process, without links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadableLibrary {
-    /// The path of the library.
     pub library: PathBuf,
     /// The driver's folders, for `LD_LIBRARY_PATH`.
     pub folders: Vec<PathBuf>,

@@ -10,7 +10,6 @@ use crate::host::{HostRoot, cgroup};
 /// After a search that found no owner, the next search for the same socket is this many rounds later.
 const SEARCH_EVERY: u32 = 12;
 
-/// The owner of a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PortOwner {
     Pod,

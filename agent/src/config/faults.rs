@@ -36,7 +36,7 @@ pub struct FaultSettings {
 /// The gateway and how an agent authenticates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GatewaySettings {
-    /// `HOST:PORT`.
+    /// The address in the form `HOST:PORT`.
     pub address: String,
     /// The file with the CA of the gateway's certificate, PEM.
     pub ca_file: PathBuf,

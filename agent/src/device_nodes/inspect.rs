@@ -13,7 +13,7 @@ use crate::host::{Entry, HostRoot};
 /// Something that may disappear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum DeviceNode {
-    /// `/dev/davinciN`.
+    /// The node `/dev/davinciN`.
     Npu(u32),
     /// A part of the driver, by the fault that it is missing.
     Driver(DriverFault),
@@ -38,7 +38,6 @@ pub(super) struct Inspection {
     pub(super) required: Vec<DeviceNode>,
 }
 
-/// The host's `/dev`.
 pub(super) fn open_dev(root: &HostRoot) -> Result<Entry, String> {
     root.resolve("/dev").map_err(|error| format!("/dev can't be inspected: {error}"))
 }

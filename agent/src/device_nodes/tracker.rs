@@ -174,9 +174,7 @@ mod tests {
     /// A subject and its number of faults, or `None` if it is unavailable.
     fn short(updates: Vec<SourceUpdate>) -> Vec<(String, Option<usize>)> {
         let short = |update| match update {
-            SourceUpdate::Snapshot { subject, faults: standing, .. } => {
-                (subject.to_string(), Some(standing.len()))
-            }
+            SourceUpdate::Snapshot { subject, faults, .. } => (subject.to_string(), Some(faults.len())),
             SourceUpdate::Unavailable { subject, .. } => (subject.to_string(), None),
             SourceUpdate::Event(event) => panic!("{event:?}"),
         };
@@ -194,17 +192,17 @@ mod tests {
         assert_eq!(short(tracker.update(both.clone(), 1)), [healthy("npu0"), healthy("node")]);
         assert_eq!(tracker.update(both.clone(), 2), [], "nothing has changed");
         let gone = tracker.update(inspection(&[(MANAGER, Presence::Present)]), 3);
-        let [SourceUpdate::Snapshot { subject: Subject::Npu(0), faults: standing, at: 3 }] = &gone[..] else {
+        let [SourceUpdate::Snapshot { subject: Subject::Npu(0), faults, at: 3 }] = &gone[..] else {
             panic!("{gone:?}")
         };
-        assert_eq!((standing[0].code.as_str(), standing[0].severity), ("40F84E00", Some(Severity::Critical)));
+        assert_eq!((faults[0].code.as_str(), faults[0].severity), ("40F84E00", Some(Severity::Critical)));
         assert_eq!(short(tracker.update(both, 4)), [healthy("npu0")]);
         let manager =
             tracker.update(inspection(&[(DeviceNode::Npu(0), Presence::Present), (MANAGER, missing())]), 5);
-        let [SourceUpdate::Snapshot { subject: Subject::Node, faults: standing, .. }] = &manager[..] else {
+        let [SourceUpdate::Snapshot { subject: Subject::Node, faults, .. }] = &manager[..] else {
             panic!("{manager:?}")
         };
-        assert_eq!(standing[0].code.as_str(), "120011101");
+        assert_eq!(faults[0].code.as_str(), "120011101");
     }
 
     #[test]

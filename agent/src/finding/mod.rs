@@ -103,7 +103,6 @@ impl Finding {
 /// A check and its finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// The check's name.
     pub name: CheckName,
     /// What it found.
     pub finding: Finding,

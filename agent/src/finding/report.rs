@@ -34,7 +34,6 @@ impl Serialize for Check {
 /// The result of a round of checks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// The node's name.
     pub node: String,
     /// Whether the node can save a dying job.
     pub ready: Ready,

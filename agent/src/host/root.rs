@@ -56,7 +56,6 @@ pub enum PathError {
     /// The path has another file type.
     #[error("it isn't {0}")]
     OtherKind(&'static str),
-    /// Any other error.
     #[error(transparent)]
     Io(io::Error),
 }

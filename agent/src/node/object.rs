@@ -147,7 +147,6 @@ pub struct NodeState {
     pub resource_version: String,
     /// What the Node shows about its readiness.
     pub observed: ObservedNode,
-    /// The condition [`FAULTS_CONDITION`].
     pub faults: Option<Condition>,
     /// All taints, including those of other clients.
     pub taints: Vec<Value>,

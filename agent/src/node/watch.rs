@@ -33,7 +33,6 @@ pub enum Change<K> {
     Deleted(K),
 }
 
-/// Watches the Node `name`.
 pub async fn watch_node(
     api: &ApiClient,
     name: &str,

@@ -23,7 +23,6 @@ pub struct NodeWriter {
 }
 
 impl NodeWriter {
-    /// A writer to the Node `name`.
     pub fn new(api: ApiClient, name: &str) -> Self {
         let nodes = Api::all(api.client().clone());
         Self { api, nodes, name: name.to_owned() }

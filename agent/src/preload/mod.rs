@@ -44,23 +44,17 @@ impl Default for Settings {
     }
 }
 
-/// The verdicts on a Pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PodVerdict {
-    /// The Pod's UID.
     pub uid: String,
-    /// The Pod's namespace.
     pub namespace: String,
-    /// The Pod's name.
     pub name: String,
     /// The verdicts on its injected containers.
     pub containers: Vec<ContainerVerdict>,
 }
 
-/// The verdict on a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ContainerVerdict {
-    /// The container's name.
     pub name: String,
     /// Whether its preload is live.
     #[serde(flatten)]

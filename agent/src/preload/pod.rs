@@ -10,11 +10,8 @@ use crate::node::{Container, PodObject, PodStatus};
 /// A Pod that Swansong injected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InjectedPod {
-    /// The UID of the Pod.
     pub uid: String,
-    /// The namespace of the Pod.
     pub namespace: String,
-    /// The name of the Pod.
     pub name: String,
     /// The containers with preloaded libraries.
     pub containers: Vec<InjectedContainer>,
@@ -23,7 +20,6 @@ pub struct InjectedPod {
 /// A container with preloaded libraries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InjectedContainer {
-    /// The name of the container.
     pub name: String,
     /// The runtime's id without its scheme; `None` until the container is started.
     pub id: Option<String>,

@@ -116,7 +116,6 @@ pub struct Verdict {
 pub struct MissingLibrary {
     /// The process id on the host.
     pub pid: i32,
-    /// The name of the program.
     pub program: String,
     /// The path of the library.
     pub library: String,

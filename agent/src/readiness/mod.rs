@@ -50,7 +50,6 @@ impl Default for Settings {
     }
 }
 
-/// The state of the checks.
 #[derive(Debug, Clone, Copy)]
 pub enum CheckState<'a> {
     /// The first round hasn't completed.
@@ -88,7 +87,6 @@ pub struct ObservedNode {
 /// A condition of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
-    /// The status of the condition.
     pub status: Ready,
     /// The CamelCase reason.
     pub reason: String,
@@ -100,7 +98,6 @@ pub struct Condition {
     pub transition: SystemTime,
 }
 
-/// The cause of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub enum WriteCause {
@@ -124,7 +121,6 @@ impl WriteCause {
 /// An update of the Node, written in one request. Label and condition are always consistent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeUpdate {
-    /// The cause of the write.
     pub cause: WriteCause,
     /// The condition `DumpReady`.
     pub condition: Condition,

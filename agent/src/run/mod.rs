@@ -53,7 +53,6 @@ pub struct Parts {
     pub config: Config,
     /// The path of the host's file system.
     pub host_root: PathBuf,
-    /// The node's name.
     pub node: String,
     /// The address of health, metrics and status.
     pub health_listen: SocketAddr,

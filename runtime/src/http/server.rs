@@ -53,7 +53,6 @@ pub struct Server {
     pub router: Router,
     /// Limits on what clients may use.
     pub limits: Limits,
-    /// Metrics of the connections.
     pub metrics: ConnectionMetrics,
 }
 

@@ -42,12 +42,12 @@ enum Mode {
     Auto,
     /// Anywhere, in the cluster of the kubeconfig
     On,
-    /// Never
+    /// Don't run it
     Off,
 }
 
 impl Mode {
-    /// Outside a Pod the controller must not create objects in whichever cluster the kubeconfig names, unless asked to.
+    /// Outside a Pod the controller doesn't create objects in the cluster of the kubeconfig unless `on` is set.
     fn is_enabled(self) -> bool {
         match self {
             Self::Auto => is_in_cluster(),

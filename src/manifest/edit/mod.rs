@@ -19,7 +19,6 @@ use super::read::Reader;
 pub struct Edit {
     /// The replaced range.
     pub range: Range<usize>,
-    /// The new text.
     pub text: String,
 }
 

@@ -5,7 +5,6 @@ use crate::manifest::emit::Layout;
 use crate::manifest::node::{Content, Node};
 
 impl Editor<'_, '_> {
-    /// Start of the line of `at`.
     pub(super) fn line_start(&self, at: usize) -> usize {
         line_start(self.text, at)
     }

@@ -14,7 +14,6 @@ use swansong_testcluster::image::{ImageBuilder, ImageError};
 use swansong_testcluster::{Cluster, Error as ClusterError, eventually};
 use tempfile::TempDir;
 
-/// The image's name.
 pub const IMAGE: &str = "localhost/swansong:dev";
 
 /// For the webhook to answer after its pods are ready: the API server learns of a new

@@ -25,7 +25,6 @@ pub struct Rank {
 /// One link of the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// What is claimed.
     pub claim: String,
     /// What shows it, or what is there instead.
     pub evidence: Result<String, String>,

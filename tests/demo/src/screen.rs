@@ -41,7 +41,6 @@ impl Screen {
         Self { colours: output.is_terminal() && !unwanted, output, started: Instant::now() }
     }
 
-    /// A line as it is.
     pub(crate) fn line(&self, text: impl Display) {
         // The reader may have closed the output; the cluster still has to be stopped in order.
         let _ = writeln!(&self.output, "{text}");

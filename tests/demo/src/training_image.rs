@@ -25,7 +25,6 @@ pub enum TrainingImageError {
     /// The C compiler refused the source.
     #[error("cc could not compile {what}: {output}")]
     Compile {
-        /// What was compiled.
         what: String,
         /// What the compiler said.
         output: String,

@@ -162,7 +162,6 @@ fn volcano_job(name: &str, strategy: &str) -> Value {
     })
 }
 
-/// A ConfigMap of a user.
 fn user_config_map(job: &str, labels: &Value, data: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name_for(job), "labels": labels}, "data": data})
 }

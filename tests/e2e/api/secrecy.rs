@@ -67,13 +67,11 @@ async fn at_trace_level_neither_keys_nor_tokens_nor_values_of_users_are_logged()
     let webhook = site.start_as(&file, &arguments).await.unwrap();
     let mut secrets = vec![Needles::text(&token), Needles::text(token.rsplit('.').next().unwrap())];
 
-    // Creation.
     let mut ca = site.only_ca("").await;
     secrets.extend(keys(&site.secret().await.unwrap()));
     site.add_endpoint("replica-0", &webhook).await;
     site.answers("first").await;
 
-    // Reviews.
     let users =
         ["hunter2-value", "/hunter2-preload.so", "hunter2-argument", "hunter2-annotation", "hunter2-default"];
     let mut pod = asking_pod(

@@ -24,7 +24,6 @@ use swansong_testcluster::{Cluster, Tier, eventually, shared_if_possible};
 use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-/// Namespace of Swansong.
 pub(crate) const NAMESPACE: &str = "swansong-system";
 
 /// Secret of its certificate.

@@ -210,7 +210,6 @@ impl Drop for Watch {
     }
 }
 
-/// The codes of faults.
 pub(crate) fn codes(standing: &[ActiveFault]) -> Vec<&str> {
     standing.iter().map(|fault| fault.code.as_str()).collect()
 }

@@ -336,7 +336,6 @@ fn exits_when_its_parent_is_killed() {
     let held = parent.stdout.take().expect("its stdout");
     let mut watch = Watch::held(&[], &SELDOM, held.into(), |_| {});
     watch.subscribed();
-    // SIGKILL.
     parent.kill().expect("killed");
     parent.wait().expect("waited for");
     assert_eq!(watch.end(), Ok(0));

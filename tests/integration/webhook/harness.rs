@@ -138,7 +138,6 @@ impl Webhook {
         }
     }
 
-    /// Files that it has open.
     pub(crate) fn open_files(&self) -> usize {
         let id = i32::try_from(self.child.id()).expect("an id");
         procfs::process::Process::new(id).and_then(|process| process.fd_count()).expect("running")

@@ -1,5 +1,5 @@
 //! The injection core alone: a Pod as ascend-operator makes it, and one of 1.5 MB.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::{Value, json};

@@ -180,7 +180,6 @@ impl ContainerContext<'_> {
     }
 }
 
-/// The injection of one template.
 struct TemplateInjection<'t, 'o, 'a, 'p> {
     kind: WorkloadKind,
     located: &'t LocatedTemplate<'o, 'a>,

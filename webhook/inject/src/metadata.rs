@@ -12,7 +12,6 @@ use crate::reason::Reason;
 /// The API server's limit for the annotations of an object, in bytes of keys and values.
 const MAX_ANNOTATIONS: usize = 256 << 10;
 
-/// Changes to one `metadata`.
 #[derive(Debug, Default)]
 pub(super) struct MetadataChanges {
     pub(super) annotations: Vec<(&'static str, String)>,

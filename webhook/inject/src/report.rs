@@ -51,7 +51,6 @@ pub struct TemplateReport {
 /// The result of one chosen container.
 #[derive(Debug, Serialize)]
 pub struct ContainerReport {
-    /// The container's name.
     pub name: String,
     /// Actions by field.
     pub actions: Vec<Action>,
@@ -62,7 +61,6 @@ pub struct ContainerReport {
 pub struct Action {
     /// `env.TTP_PORT`, `ports.9601`, `env.LD_PRELOAD`, `annotations.recover-strategy`, `affinity.nodeReadiness`.
     pub field: Cow<'static, str>,
-    /// The kind of action.
     pub action: ActionKind,
     /// The value of the field, if known.
     pub value: Option<String>,
@@ -70,7 +68,6 @@ pub struct Action {
     pub reason: Reason,
 }
 
-/// The kind of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ActionKind {

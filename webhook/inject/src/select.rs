@@ -19,7 +19,6 @@ pub struct Chosen<'o, 'a> {
     pub list: &'static str,
     /// Index in that list.
     pub index: usize,
-    /// The container's view.
     pub container: &'o Container<'a>,
 }
 

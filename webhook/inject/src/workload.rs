@@ -9,7 +9,6 @@ use crate::view::{Holder, Object, Slot, Template};
 pub struct LocatedTemplate<'o, 'a> {
     /// JSON pointer of the template in the object; empty for a Pod.
     pub path: String,
-    /// The template's view.
     pub template: &'o Template<'a>,
     /// Whether its pods have rank 0; `None` for a Pod, whose own fields decide.
     pub rank_zero: Option<bool>,

@@ -1,5 +1,5 @@
 //! Properties of the injection of generated objects.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)]
 
 #[path = "properties/affinity.rs"]
 mod affinity;

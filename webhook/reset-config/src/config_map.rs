@@ -63,7 +63,6 @@ pub enum Found {
     Unusable(Unusable),
 }
 
-/// Checks the ConfigMap of a job.
 pub fn check(config_map: Option<&ConfigMap>, job: &Job<'_>) -> Found {
     let Some(found) = config_map else { return Found::Missing };
     let owners = found.metadata.owner_references.as_deref().unwrap_or_default();

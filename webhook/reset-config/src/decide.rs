@@ -55,7 +55,6 @@ pub enum SkipReason {
     JobOptedOut,
     /// The job is being deleted. A ConfigMap created now might outlive it.
     JobTerminating,
-    /// The job has finished.
     JobFinished,
     /// The namespace has the label `swansong.dev/inject: "false"`.
     NamespaceOptedOut,

@@ -53,7 +53,7 @@ pub(crate) const CREATED: &str = "ResetConfigCreated";
 /// Reason of the Event about a creation that the API server denies.
 pub(crate) const NOT_CREATED: &str = "ResetConfigNotCreated";
 
-/// Short whatever the length of the job's name, and the same in each replica of a release.
+/// Has the same length for all jobs, and is the same in each replica of a release.
 fn name(job: &ObjectMeta, reason: &str, message: &str, preceding: i32) -> String {
     let mut hasher = DefaultHasher::new();
     (&job.uid, reason, message, preceding).hash(&mut hasher);

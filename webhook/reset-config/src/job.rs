@@ -54,16 +54,13 @@ impl JobKind {
 /// The part of a job that decides about its ConfigMap.
 #[derive(Debug, Clone, Copy)]
 pub struct Job<'a> {
-    /// Its kind.
     pub kind: JobKind,
-    /// Its metadata.
     pub metadata: &'a ObjectMeta,
     /// Whether it has succeeded or failed for good. Metadata alone doesn't say so.
     pub is_finished: bool,
 }
 
 impl Job<'_> {
-    /// The job's name.
     pub fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }

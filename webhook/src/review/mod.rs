@@ -60,7 +60,6 @@ pub enum Kind {
     AscendJob,
     /// Job of batch.volcano.sh.
     VolcanoJob,
-    /// Any other kind.
     Other,
 }
 
@@ -144,7 +143,6 @@ pub enum NotAReview {
         /// The body's `kind`.
         kind: String,
     },
-    /// The review has no request.
     #[error("the AdmissionReview has no request")]
     NoRequest,
     /// An answer is matched to its request by the uid.

@@ -310,7 +310,7 @@ fn many_long_warnings_are_few_and_short() {
 }
 
 #[test]
-fn a_job_tells_its_parts_apart() {
+fn audit_annotation_names_the_replica_of_each_change() {
     let container = |name: &str| json!({ "spec": { "containers": [{ "name": name }] } });
     let job = json!({
         "apiVersion": "mindxdl.gitee.com/v1",

@@ -84,7 +84,6 @@ struct CauseLabels {
 }
 
 impl Metrics {
-    /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             reviews: Family::default(),

@@ -85,7 +85,7 @@ impl Limits {
                 handshake: self.handshake,
                 idle: self.idle,
                 head: self.head,
-                // Reviews have deadlines of their own; this is for what those can't end.
+                // Reviews have separate deadlines; this one ends requests that those can't end.
                 request: self.review.saturating_mul(2) + Duration::from_mins(1),
                 write: self.write,
             },

@@ -44,20 +44,10 @@ pub enum AddressError {
     InvalidAddress(String),
     /// The CA certificate can't be read.
     #[error("{path} can't be read: {error}")]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// The cause.
-        error: std::io::Error,
-    },
+    Unreadable { path: String, error: std::io::Error },
     /// The file holds no valid certificate.
     #[error("{path} holds no valid certificate: {error}")]
-    InvalidCertificate {
-        /// The file.
-        path: String,
-        /// The cause.
-        error: tonic::transport::Error,
-    },
+    InvalidCertificate { path: String, error: tonic::transport::Error },
 }
 
 impl GrpcClient {

@@ -12,12 +12,10 @@ impl Edits {
         self.0.push((at..at, new));
     }
 
-    /// Replaces `span` by `new`.
     pub(super) fn replace(&mut self, span: Range<usize>, new: String) {
         self.0.push((span, new));
     }
 
-    /// The edited text.
     pub(super) fn apply(mut self, text: &str) -> String {
         self.0.sort_by_key(|(span, _)| span.start);
         let mut changed = String::with_capacity(text.len());

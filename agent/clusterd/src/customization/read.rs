@@ -18,13 +18,11 @@ pub(super) struct Node {
     pub(super) span: Range<usize>,
 }
 
-/// An object.
 pub(super) struct Members {
     node: Node,
     members: Vec<(String, Node)>,
 }
 
-/// A list.
 pub(super) struct Elements {
     node: Node,
     each: Vec<Node>,

@@ -16,16 +16,13 @@ const MAX_EVENT_DELAY: Duration = Duration::from_secs(10);
 /// The response of a device to a poll.
 pub(crate) type PollResponse = Result<(Health, Vec<u32>), CallError>;
 
-/// The result of a poll.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PollResult {
-    /// All active faults.
     Snapshot(Vec<ActiveFault>),
     /// The faults can't be read, and why.
     Unavailable(String),
 }
 
-/// The faults of one device.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceFaults {
     active: BTreeMap<Code, (Option<Severity>, Option<String>)>,
@@ -36,7 +33,6 @@ pub(crate) struct DeviceFaults {
 }
 
 impl DeviceFaults {
-    /// Applies an event.
     pub(crate) fn apply_event(&mut self, fault: &Fault) {
         self.without_event.remove(&fault.code);
         match fault.assertion {

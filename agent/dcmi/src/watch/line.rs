@@ -33,7 +33,6 @@ pub struct State {
     pub dcmi_version: Option<String>,
     /// The version of the driver, if it reports one.
     pub driver_version: Option<String>,
-    /// The NPUs.
     pub devices: Vec<Device>,
     /// Devices without an unambiguous id, and why; they aren't watched.
     pub unnamed: Vec<String>,
@@ -57,7 +56,6 @@ pub enum Mode {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
-    /// Received events.
     pub events: u64,
     /// Events that were lost because the queue was full; all devices were polled then.
     pub lost: u64,

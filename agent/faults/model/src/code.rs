@@ -1,5 +1,3 @@
-//! Fault codes.
-
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::str::FromStr;
@@ -32,12 +30,10 @@ impl Code {
         Self { number, text: format!("{number:X}").into() }
     }
 
-    /// The number.
     pub const fn number(&self) -> u64 {
         self.number
     }
 
-    /// The digits.
     pub fn as_str(&self) -> &str {
         &self.text
     }

@@ -26,7 +26,6 @@ pub enum DriverFault {
 }
 
 impl DriverFault {
-    /// The fault code.
     pub fn code(self) -> Code {
         let number: u64 = match self {
             Self::ManagerMissing => 0x1_2001_1101,

@@ -55,7 +55,6 @@ pub struct Fault {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Classification {
-    /// MindCluster's level.
     pub level: Level,
     /// Why it has this level, for people.
     pub reason: String,
@@ -139,7 +138,6 @@ pub struct Delivery {
 /// What ClusterD does about a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Handling {
-    /// Nothing.
     None,
     /// What the job asks for (`subHealthyStrategy`).
     SubHealth,

@@ -45,9 +45,7 @@ fn is_name_byte(byte: u8) -> bool {
 /// The parts of an id behind the node's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultId {
-    /// The device.
     pub subject: Subject,
-    /// The fault code.
     pub code: Code,
     /// When it occurred, in milliseconds since 1970.
     pub since: u64,

@@ -25,12 +25,7 @@ pub enum ParseError {
     NotAnObject(String),
     /// The value of a known key has another type. MindCluster refuses the whole file then.
     #[error("`{key}` must be {expected}")]
-    WrongType {
-        /// The key.
-        key: String,
-        /// The expected type.
-        expected: &'static str,
-    },
+    WrongType { key: String, expected: &'static str },
 }
 
 /// A part of a file that has no effect, or an unexpected one.
@@ -38,14 +33,10 @@ pub enum ParseError {
 pub enum Warning {
     /// The key isn't known.
     #[error("`{key}` is no key that is known here and has no effect; is it misspelled?")]
-    UnknownKey {
-        /// The key.
-        key: String,
-    },
+    UnknownKey { key: String },
     /// The text is no fault code.
     #[error("`{key}`: `{text}` is no fault code and has no effect; write hexadecimal digits, as in 80E01801")]
     InvalidCode {
-        /// The key.
         key: String,
         /// The beginning of the text.
         text: String,
@@ -55,27 +46,16 @@ pub enum Warning {
         "`{key}`: {code} is a network fault, which can't be at that level; it is {} instead",
         Level::NotHandleFault
     )]
-    LevelNotForNetwork {
-        /// The key.
-        key: &'static str,
-        /// The code.
-        code: Code,
-    },
+    LevelNotForNetwork { key: &'static str, code: Code },
     /// The code is in a list of network faults and isn't one.
     #[error(
         "`{key}`: {code} is no network fault, so it has no effect there; the network faults are {}",
         network_codes()
     )]
-    NotNetworkFault {
-        /// The key.
-        key: &'static str,
-        /// The code.
-        code: Code,
-    },
+    NotNetworkFault { key: &'static str, code: Code },
     /// The code has two levels.
     #[error("{code} is both {lower} and {higher}; the higher one applies")]
     ConflictingLevels {
-        /// The code.
         code: Code,
         /// The level that is ignored.
         lower: Level,
@@ -98,7 +78,6 @@ pub enum Warning {
     DuplicateRule {
         /// The path of the rule.
         key: String,
-        /// The code.
         code: Code,
     },
     /// The number of warnings beyond the limit.

@@ -75,7 +75,6 @@ pub struct Inputs<'a> {
 /// A fault, or its end, that is part of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboundFault {
-    /// The fault.
     pub fault: Fault,
     /// Whether it occurs or ends.
     pub assertion: Assertion,
@@ -86,7 +85,6 @@ pub struct OutboundFault {
 /// Why something is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// It is new.
     New,
     /// ClusterD doesn't show what it should.
     Again,

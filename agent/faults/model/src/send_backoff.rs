@@ -21,7 +21,6 @@ pub enum BatchError {
     Invalid(String),
     /// No answer, or one that asks for time.
     Unavailable {
-        /// What happened.
         why: String,
         /// How long the receiver wants to be left alone.
         retry_after: Option<Duration>,
@@ -33,7 +32,6 @@ pub enum BatchError {
 /// What keeps batches from ClusterD.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// Since when.
     pub since: Duration,
     /// The last error.
     pub error: BatchError,
@@ -48,7 +46,6 @@ pub struct SendBackoff {
 }
 
 impl BatchError {
-    /// In words.
     pub fn message(&self) -> &str {
         match self {
             Self::Limited(why)

@@ -37,7 +37,6 @@ pub enum Subject {
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 #[repr(u8)]
-#[allow(missing_docs, reason = "the driver documents them no further")]
 pub enum Severity {
     Suggestion,
     Minor,
@@ -65,7 +64,6 @@ pub enum Assertion {
 pub struct FaultEvent {
     /// The affected node or device.
     pub subject: Subject,
-    /// The fault code.
     pub code: Code,
     /// The severity, if the source knows it.
     pub severity: Option<Severity>,
@@ -81,7 +79,6 @@ pub struct FaultEvent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ActiveFault {
-    /// The fault code.
     pub code: Code,
     /// The severity, if the source knows it.
     pub severity: Option<Severity>,
@@ -89,12 +86,11 @@ pub struct ActiveFault {
     pub name: Option<String>,
 }
 
-/// What a source reports about a subject. A source in a process of its own writes it as JSON; that form is internal to
+/// What a source reports about a subject. A source in a separate process writes it as JSON; that form is internal to
 /// one version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SourceUpdate {
-    /// An event.
     Event(FaultEvent),
     /// All faults that are active at `subject`. A fault that this source reported earlier and that is missing here has
     /// ended.

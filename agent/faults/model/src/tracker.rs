@@ -68,7 +68,6 @@ pub struct FaultTracker {
     sources: Option<Vec<&'static str>>,
     /// What each source reported last.
     reports: BTreeMap<(String, Subject), BTreeMap<u64, (ActiveFault, u64)>>,
-    /// By id.
     faults: BTreeMap<String, Fault>,
     /// The ids of those that are active.
     active: BTreeMap<Key, String>,
@@ -114,7 +113,6 @@ impl FaultTracker {
         self.active.values().filter_map(|id| self.faults.get(id))
     }
 
-    /// A fault by its id.
     pub fn get(&self, id: &str) -> Option<&Fault> {
         self.faults.get(id)
     }

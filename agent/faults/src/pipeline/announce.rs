@@ -173,7 +173,7 @@ impl Pipeline {
 
     fn unpublished(&self, now: Duration) -> Option<(&'static str, String)> {
         let state = self.parts.inputs.device_plugin.borrow().state(as_millis(now));
-        // Before the first look nothing is wrong.
+        // Before the first observation nothing is known to be wrong.
         let why = device_info_problem(&state).filter(|_| state != PluginState::Unknown)?;
         Some((state.reason(), why))
     }

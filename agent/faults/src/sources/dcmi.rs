@@ -1,4 +1,4 @@
-//! The driver, through libdcmi.so in a process of its own (docs/decisions/0014-…).
+//! Reads faults from the driver, through libdcmi.so in a separate process (docs/decisions/0014-…).
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -25,7 +25,6 @@ const FIND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Where the driver's library is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Library {
-    /// Its path.
     pub path: PathBuf,
     /// The folders of what it depends on.
     pub folders: Vec<PathBuf>,
@@ -39,7 +38,6 @@ pub type FindLibrary = Arc<dyn Fn() -> Result<Library, String> + Send + Sync>;
 pub struct DcmiSettings {
     /// The program with the subcommand `dcmi`: this one.
     pub program: PathBuf,
-    /// Finds the library.
     pub find_library: FindLibrary,
     /// The intervals of the process.
     pub timing: Timing,
@@ -66,7 +64,6 @@ impl DcmiSettings {
     }
 }
 
-/// The source.
 #[derive(Debug)]
 pub struct Dcmi {
     settings: DcmiSettings,
@@ -184,7 +181,6 @@ impl Dcmi {
         }
     }
 
-    /// The updates in a line.
     fn take(&self, line: Line, progress: &Progress) -> Vec<SourceUpdate> {
         let mut shared = self.lock();
         match line {

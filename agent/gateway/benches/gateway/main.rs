@@ -1,5 +1,4 @@
 //! A switch fails and hits a thousand of ten thousand nodes at once: with the gateway and without.
-#![allow(missing_docs)]
 
 mod simulation;
 

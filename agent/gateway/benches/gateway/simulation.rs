@@ -31,10 +31,8 @@ use tokio::time::{sleep, timeout};
 const REVIEW_DELAY: Duration = Duration::from_millis(5);
 const OCCURRED: u64 = 1_756_000_000_000;
 
-/// The scenario.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
-    /// Agents.
     pub(crate) agents: u32,
     /// Agents behind the switch.
     pub(crate) hit: u32,
@@ -44,10 +42,8 @@ pub(crate) struct Plan {
     pub(crate) limit: Duration,
 }
 
-/// The results.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    /// All faults.
     pub(crate) faults: usize,
     /// Faults that ClusterD accepted.
     pub(crate) accepted: usize,
@@ -59,7 +55,7 @@ pub(crate) struct Figures {
     pub(crate) last: Option<Duration>,
     /// Messages that ClusterD accepted.
     pub(crate) messages: usize,
-    /// Responses 410.
+    /// How often ClusterD answered 410.
     pub(crate) refused: usize,
     /// Requests that are still queued in the gateways.
     pub(crate) queued: usize,
@@ -263,7 +259,6 @@ impl Site {
         Gateway { address, dispatcher, _tasks: tasks }
     }
 
-    /// The CA file.
     pub(crate) fn ca_file(&self) -> PathBuf {
         self.folder.path().join("ca.crt")
     }

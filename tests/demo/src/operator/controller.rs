@@ -17,7 +17,6 @@ pub enum ControllerError {
     /// Nothing can be made of the job.
     #[error("AscendJob {name}: {source}")]
     Job {
-        /// The job's name.
         name: String,
         /// What is wrong with it.
         source: JobError,
@@ -44,7 +43,6 @@ impl From<kube::Error> for ControllerError {
     }
 }
 
-/// AscendJobs of one namespace.
 pub fn ascend_jobs(client: Client, namespace: &str) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("mindxdl.gitee.com", "v1", "AscendJob");
     Api::namespaced_with(client, namespace, &ApiResource::from_gvk(&kind))

@@ -100,7 +100,6 @@ impl Agents {
         Self { cluster, client: cluster.client().await.unwrap() }
     }
 
-    /// The agent's Pod.
     pub(crate) async fn pod(&self) -> Result<Pod, String> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
         let list = pods.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
@@ -170,7 +169,6 @@ impl Agents {
         self.cluster.kubectl(&logs).await.unwrap_or_else(|error| error.to_string())
     }
 
-    /// `/status` of the agent.
     pub(crate) async fn status(&self) -> Result<Value, String> {
         let address = self.pod().await?.status.and_then(|status| status.pod_ip).ok_or("no address yet")?;
         let output = Command::new("curl")

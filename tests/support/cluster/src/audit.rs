@@ -39,10 +39,8 @@ pub struct AuditEvent {
 /// The user who sent the request.
 #[derive(Clone, Debug, Deserialize)]
 pub struct User {
-    /// Name of the user.
     #[serde(default)]
     pub username: String,
-    /// Groups of the user.
     #[serde(default)]
     pub groups: Vec<String>,
 }

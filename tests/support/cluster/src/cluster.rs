@@ -220,7 +220,6 @@ impl Cluster {
         blocking(move || containerd::load(&socket, &tar)).await
     }
 
-    /// The node's name.
     pub fn node_name(&self) -> Result<&str, Error> {
         Ok(&self.node("node_name")?.name)
     }

@@ -16,7 +16,6 @@ pub enum Error {
     /// One of the Kubernetes programs could not be built.
     #[error("{program} could not be built: {reason}")]
     Build {
-        /// Name of the program.
         program: String,
         /// The end of what the compiler said.
         reason: String,
@@ -25,7 +24,6 @@ pub enum Error {
     /// A program of the cluster ended by itself.
     #[error("{program} ended by itself ({status}); the end of {}:\n{tail}", .log.display())]
     Ended {
-        /// Name of the program.
         program: String,
         /// Its exit status.
         status: String,

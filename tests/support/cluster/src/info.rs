@@ -35,7 +35,6 @@ pub struct Info {
 /// What only a cluster with a node has.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NodeInfo {
-    /// The node's name.
     pub name: String,
     /// The socket of its containerd; images of pods are in the namespace `k8s.io`.
     pub containerd_socket: PathBuf,

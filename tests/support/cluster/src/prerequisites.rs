@@ -15,9 +15,7 @@ const OLDEST_GO: (u32, u32) = (1, 21);
 /// Something that has to be there and isn't.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// What is missing.
     pub what: String,
-    /// What it is needed for.
     pub needed_for: &'static str,
     /// How to get it.
     pub remedy: Remedy,

@@ -64,7 +64,6 @@ impl Programs {
         &self.directory
     }
 
-    /// The path of a program.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }

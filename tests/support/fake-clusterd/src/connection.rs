@@ -29,7 +29,6 @@ pub struct Count {
     pub open: usize,
     /// At most at one time.
     pub most: usize,
-    /// In all.
     pub accepted: usize,
     /// Closed at once, since there were too many.
     pub refused: usize,
@@ -37,7 +36,6 @@ pub struct Count {
     pub too_many_pings: usize,
 }
 
-/// All connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
     /// From one address.
@@ -120,7 +118,6 @@ impl Switch {
     }
 }
 
-/// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,

@@ -112,7 +112,6 @@ impl Core {
         self.whitelist = None;
     }
 
-    /// A job registers.
     pub fn register(&mut self, job: &str) {
         self.settings.jobs.insert(job.to_owned());
     }

@@ -24,19 +24,14 @@ pub enum Effect {
 pub struct Taken {
     /// Milliseconds of the stand-in's clock.
     pub at: u64,
-    /// The message.
     pub message: String,
     /// The sender.
     pub resource: String,
-    /// The fault.
     pub fault_id: String,
     /// `occur`, `recover` or `once`.
     pub assertion: String,
-    /// The node.
     pub node: String,
-    /// Its devices.
     pub devices: Vec<i32>,
-    /// The code.
     pub code: String,
     /// When it occurred, milliseconds since 1970.
     pub fault_time: i64,
@@ -47,7 +42,6 @@ pub struct Taken {
 /// A fault that was left out of a message; its sender isn't told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Dropped {
-    /// The fault.
     pub fault_id: String,
     /// Why, as ClusterD's log has it.
     pub why: &'static str,
@@ -58,22 +52,18 @@ pub struct Dropped {
 pub struct Kill {
     /// Milliseconds of the stand-in's clock.
     pub at: u64,
-    /// The node.
     pub node: String,
-    /// Its devices.
     pub devices: Vec<i32>,
     /// For this fault.
     pub fault_id: String,
 }
 
-/// An answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Answer {
     /// Milliseconds of the stand-in's clock.
     pub at: u64,
     /// 0, 409, 410.
     pub code: i32,
-    /// The text.
     pub info: String,
     /// Faults in the message.
     pub faults: usize,
@@ -82,13 +72,10 @@ pub struct Answer {
 /// Ranks that were reported as lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reported {
-    /// The job.
     pub job: String,
-    /// Rank and type.
     pub ranks: Vec<(String, String)>,
 }
 
-/// All of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// In the order in which they were taken.

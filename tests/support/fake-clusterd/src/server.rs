@@ -147,7 +147,6 @@ impl StandIn {
         format!("http://{}", self.address)
     }
 
-    /// Its clock.
     pub fn clock(&self) -> &Clock {
         &self.shared.clock
     }
@@ -170,7 +169,6 @@ impl StandIn {
         self.with(|core, _| core.ledger().clone())
     }
 
-    /// Its connections.
     pub fn connections(&self) -> Count {
         self.shared.connections.count()
     }

@@ -36,7 +36,6 @@ pub struct Record {
     /// Which of them were `null` before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub null: Vec<String>,
-    /// The containers, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub containers: BTreeMap<String, ContainerRecord>,
     /// The node affinity.

@@ -10,7 +10,6 @@ use crate::original::Original;
 use crate::preload;
 use crate::view::{Container, EnvVar, Slot};
 
-/// The undo of one container.
 pub(super) struct ContainerUndo<'u, 'c, 'a> {
     /// JSON pointer of the container.
     pub(super) path: &'u str,

@@ -13,7 +13,6 @@ use crate::view::{NodeAffinity, NodeSelectorTerm, PodSpec, PreferredTerm, Slot};
 enum MemberUndo {
     /// It remains, with these changes inside it.
     Edit(Vec<Operation>),
-    /// It is removed.
     Remove,
     /// It becomes `null` again.
     SetNull,

@@ -38,7 +38,6 @@ view! {
     pub struct PreferredTerm<'a> {
         /// From 1 to 100.
         pub weight: "weight" => Slot<i64>,
-        /// The preferred term.
         pub preference: "preference" => Slot<NodeSelectorTerm<'a>>,
     }
 

@@ -63,9 +63,7 @@ impl Keys for NpuKeys {
     }
 }
 
-/// The kept annotations.
 pub type Annotations<'a> = Kept<'a, AnnotationKeys, Slot<Text<'a>>>;
-/// The kept labels.
 pub type Labels<'a> = Kept<'a, LabelKeys, Slot<Text<'a>>>;
 
 view! {
@@ -123,7 +121,6 @@ view! {
         pub kind: "kind" => Slot<Text<'a>>,
         /// Metadata of the pods.
         pub metadata: "metadata" => Slot<Metadata<'a>>,
-        /// The pods' spec.
         pub spec: "spec" => Slot<PodSpec<'a>>,
     }
 }
@@ -136,7 +133,6 @@ impl Template<'_> {
 }
 
 view! {
-    /// View of a pod's spec.
     pub struct PodSpec<'a> {
         /// Whether the pod shares the node's network.
         pub host_network: "hostNetwork" => Slot<bool>,
@@ -148,7 +144,6 @@ view! {
         pub node_selector: "nodeSelector" => Slot<Kept<'a, NodeSelectorKeys, Slot<Text<'a>>>>,
         /// Affinity to nodes and pods.
         pub affinity: "affinity" => Slot<Affinity<'a>>,
-        /// The pod's containers.
         pub containers: "containers" => Slot<Vec<Container<'a>>>,
         /// Init containers, including native sidecars.
         pub init_containers: "initContainers" => Slot<Vec<Container<'a>>>,
@@ -164,7 +159,6 @@ view! {
 }
 
 view! {
-    /// View of a container.
     pub struct Container<'a> {
         /// Unique in the pod.
         pub name: "name" => Slot<Text<'a>>,
@@ -245,9 +239,7 @@ view! {
 
     /// View of the source of an environment variable.
     pub struct ValueFrom<'a> {
-        /// A key of a ConfigMap.
         pub config_map_key_ref: "configMapKeyRef" => Slot<KeyRef<'a>>,
-        /// A key of a Secret.
         pub secret_key_ref: "secretKeyRef" => Slot<KeyRef<'a>>,
         /// A field of the Pod.
         pub field_ref: "fieldRef" => Slot<FieldRef<'a>>,
@@ -263,7 +255,6 @@ view! {
     pub struct FieldRef<'a> {
         /// Version of the path; `v1` by default.
         pub api_version: "apiVersion" => Slot<Text<'a>>,
-        /// Path of the field.
         pub field_path: "fieldPath" => Slot<Text<'a>>,
     }
 }
@@ -363,7 +354,6 @@ view! {
 view! {
     /// View of `spec.jobTemplate` of a CronJob.
     pub struct JobTemplate<'a> {
-        /// The Job's spec.
         pub spec: "spec" => Slot<Holder<'a>>,
     }
 }

@@ -1,5 +1,5 @@
 //! Expected behaviour where comparable software had public bug reports, which the comments name.
-#![allow(missing_docs, clippy::unwrap_used, clippy::needless_pass_by_value)]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
 mod lossy_patches;
 mod node_readiness;

@@ -1,5 +1,5 @@
 //! Shared by the tests of the injection core.
-#![allow(dead_code, missing_docs, clippy::unwrap_used, unreachable_pub)]
+#![allow(dead_code, clippy::unwrap_used, unreachable_pub)]
 
 use serde_json::Value;
 use swansong_inject::operation::Operation;

@@ -1,5 +1,3 @@
-//! Parses `faultCode.json`.
-
 use std::collections::BTreeMap;
 
 use super::Classifier;
@@ -14,7 +12,6 @@ enum Kind {
     Chip,
     /// Faults of devices only.
     ChipOnly,
-    /// Network faults.
     Network,
 }
 

@@ -25,9 +25,9 @@ pub fn config_map_name(node: &str) -> String {
 /// The relevant data of the ConfigMap. `SwitchInfoCfg` is about switches, not NPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ConfigMapData<'a> {
-    /// Key `DeviceInfoCfg`.
+    /// The value of `DeviceInfoCfg`.
     pub device_info: Option<&'a str>,
-    /// Key `ManuallySeparateNPU`.
+    /// The value of `ManuallySeparateNPU`.
     pub manually_separated: Option<&'a str>,
 }
 
@@ -39,15 +39,12 @@ pub struct DeviceInfo {
     pub update_time: i64,
     /// The devices with a fault, chip and network separately, in the order of the ConfigMap.
     pub faults: Vec<DeviceFault>,
-    /// The unhealthy devices.
     pub unhealthy: BTreeSet<u32>,
-    /// The devices with an unhealthy network.
     pub network_unhealthy: BTreeSet<u32>,
     /// The devices that are separated until an administrator releases them.
     pub manually_separated: BTreeSet<u32>,
 }
 
-/// A device with a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceFault {
     /// Physical id: the N of `/dev/davinciN`, of `Ascend910-N` and of `npu-N`.
@@ -60,10 +57,8 @@ pub struct DeviceFault {
     pub codes: Vec<PublishedCode>,
 }
 
-/// A published code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedCode {
-    /// The code.
     pub code: Code,
     /// Its own level, if it is published and known.
     pub level: Option<Level>,
@@ -90,7 +85,6 @@ pub enum InvalidDeviceInfo {
     CheckCode {
         /// The published CheckCode.
         stated: String,
-        /// The computed CheckCode.
         computed: String,
     },
     /// The list of faults doesn't parse.

@@ -139,7 +139,7 @@ fn merges_codes_of_list_and_map() {
             "80e01801": {"fault_time": 7, "fault_level": "RestartBusiness"},
             "80C98000": {"fault_time": 8, "fault_level": "NewInNextRelease"},
             "110001024": {}}},
-        {"fault_type": "CardNetworkUnhealthy", "npu_name": "Ascend910-1", "fault_level": "Odd", "fault_code": "80E01801"},
+        {"fault_type": "CardNetworkUnhealthy", "npu_name": "Ascend910-1", "fault_level": "NewLevel", "fault_code": "80E01801"},
         {"npu_name": "Ascend910-2", "fault_level": "ManuallySeparateNPU", "fault_time_and_level_map": null},
     ]);
     let view = read(&with_faults(&faults, 1)).expect("valid");

@@ -87,7 +87,6 @@ impl DevicePluginTracker {
         self.last_valid.as_ref()
     }
 
-    /// The state at `now`.
     pub fn state(&self, now: u64) -> PluginState {
         match (&self.invalid, &self.last_valid) {
             _ if !self.is_checked => PluginState::Unknown,

@@ -13,8 +13,8 @@ const PREFLIGHT_VALID: Duration = Duration::from_secs(3);
 const PREFLIGHT_INTERVAL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));
 /// How long before a fault is due its preflight is made.
 const PREFLIGHT_LEAD: Duration = Duration::from_secs(1);
-/// How long a kill waits for the first look at what ClusterD has already.
-const FIRST_LOOK: Duration = Duration::from_secs(10);
+/// How long a fault that ends ranks waits until ClusterD's faults are observed for the first time.
+const FIRST_OBSERVATION: Duration = Duration::from_secs(10);
 
 /// Whether the jobs on a subject would save a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,10 +96,10 @@ impl Reconciler {
 
     fn preflighted(&self, preflight: Option<Preflight>, inputs: &Inputs<'_>, plan: &mut Plan) -> Phase {
         let now = inputs.now;
-        let first_look = self.started + FIRST_LOOK;
-        if self.observed_at.is_none() && now < first_look {
+        let deadline = self.started + FIRST_OBSERVATION;
+        if self.observed_at.is_none() && now < deadline {
             // ClusterD may have the fault already, from a process whose state was lost.
-            plan.wake_at(first_look);
+            plan.wake_at(deadline);
             return Phase::Blocked(BlockReason::Preflight);
         }
         match preflight.filter(|preflight| inputs.is_classified && now <= preflight.valid_until()) {

@@ -10,9 +10,9 @@ use super::{ATTEMPTS, RESYNC_GRACE, Reconciler};
 use crate::fault::{Delivery, Fault, Handling, Phase};
 use crate::tracker::FaultTracker;
 
-/// Between two looks while something is unconfirmed.
+/// Interval of observations while something is unconfirmed.
 const SOON: Duration = Duration::from_millis(1500);
-/// Between two looks otherwise.
+/// Interval of observations otherwise.
 const LATE: Duration = Duration::from_mins(5);
 /// ClusterD holds an end back until the occurrence is five seconds old, in its memory only.
 const CERTAIN: Duration = Duration::from_secs(6);

@@ -26,7 +26,7 @@ struct Node {
 }
 
 impl Node {
-    /// ClusterD was looked at, and has nothing.
+    /// ClusterD was observed without faults.
     fn new(level: Level) -> Self {
         Self::with(level, Settings::default())
     }

@@ -1,5 +1,3 @@
-//! Parses `faultCustomization.json`.
-
 use std::time::Duration;
 
 use serde_json::{Map, Value};

@@ -36,10 +36,7 @@ pub enum EscalationReason {
         window: Duration,
     },
     /// The fault was active for more than `after`.
-    Lasted {
-        /// The time.
-        after: Duration,
-    },
+    Lasted { after: Duration },
 }
 
 /// Tracks the faults that have rules.

@@ -51,11 +51,8 @@ pub enum RuleError {
     /// A number is outside MindCluster's limits.
     #[error("{what} is {value}, and has to be from {} to {}{unit}", .limits.start(), .limits.end())]
     OutOfLimits {
-        /// The quantity.
         what: &'static str,
-        /// The number.
         value: u64,
-        /// The limits.
         limits: RangeInclusive<u64>,
         /// ` seconds` or empty.
         unit: &'static str,

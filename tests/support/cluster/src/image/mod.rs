@@ -43,7 +43,6 @@ pub enum ImageError {
     /// A shared library was not found.
     #[error("{} needs {library}, which is in none of {searched}; install it or name its folder with --library-path", .needed_by.display())]
     Library {
-        /// Name of the library.
         library: String,
         /// The file that needs it.
         needed_by: PathBuf,

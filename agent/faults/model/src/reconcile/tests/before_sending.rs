@@ -107,7 +107,7 @@ fn kill_waits_for_the_classification_of_the_cluster() {
 }
 
 #[test]
-fn kill_waits_a_moment_for_the_first_look_at_clusterd() {
+fn fault_that_ends_ranks_waits_ten_seconds_for_the_first_observation_of_clusterd() {
     let mut node = Node::new(Level::SeparateNPU);
     node.reconciler = Reconciler::new(Settings::default(), Duration::ZERO);
     node.report(&[CODE]).plan(Duration::ZERO);
