@@ -47,7 +47,7 @@ unit: ## The tests without a cluster: seconds to two minutes.
 	cargo test --workspace --locked $(UNIT)
 
 .PHONY: e2e
-e2e: ## The tests on a real Kubernetes, and the examples in the documentation of the code.
+e2e: ## The tests on a real Kubernetes and with the real torch, and the examples in the documentation of the code.
 	@$(PREREQUISITES) api
 	@$(WITH_KUBERNETES) $(TIER) cargo test --workspace --locked $(E2E) --no-run
 	cargo test --workspace --locked $(E2E)
@@ -58,17 +58,20 @@ flaky: ## Run `make unit` ten times beside a load on every core.
 	@tests/lint/flaky 10 cargo test --workspace --locked --quiet $(UNIT)
 
 .PHONY: soak
-soak: ## Long runs, more than an hour: a million reviews, a thousand kills; replicas rolled and killed on a real cluster.
+soak: ## Long runs, more than an hour: a million reviews, a thousand kills; replicas rolled and killed on a real cluster; dumps in real time.
 	cargo bench --locked --package swansong --bench soak
 	SWANSONG_SIMULATIONS=100000 cargo test --locked --package swansong-faults simulation
 	SWANSONG_KILLS=1000 cargo test --locked --package swansong --test e2e-api killed_again_and_again -- --nocapture
 	SWANSONG_SOAK=1 cargo test --locked --package swansong --test e2e-availability rolling -- --nocapture
+	FAKE_TIME_FACTOR=1 cargo test --locked --package swansong --test e2e-training dump:: -- --nocapture
 
 .PHONY: prerequisites
 prerequisites: ## Install what the tests need (on Debian, as root), or print the commands that do.
 	@$(PREREQUISITES) api
 	@$(PREREQUISITES) node || printf '\n\033[1;33m%s\033[0m\n\n' \
 	  'NO TEST WILL START A POD: this machine lacks what is listed above. The other tests run.'
+	@$(PREREQUISITES) training || printf '\n\033[1;33m%s\033[0m\n\n' \
+	  'NO TEST WILL RUN TORCH: this machine lacks what is listed above. The other tests run.'
 
 .PHONY: fmt
 fmt: ## Format the code.

@@ -1,11 +1,12 @@
 #!/bin/sh
 # Checks what this repository needs of a machine, before anything is built.
 #
-# usage: prerequisites.sh build|api|node
+# usage: prerequisites.sh build|api|node|training
 #
-#   build  cargo and a C compiler
-#   api    the same, and Go, which builds etcd and the API server
-#   node   the same, and root, containerd, runc and the CNI plugins for a node that runs pods
+#   build     cargo, a C compiler and Python
+#   api       the same, and Go, which builds etcd and the API server
+#   node      the same, and root, containerd, runc and the CNI plugins for a node that runs pods
+#   training  what build needs, and root, Debian's torch (1 GB with what it needs) and network namespaces
 #
 # What is missing is installed on Debian and its derivatives when run as root. Otherwise the script prints the commands
 # to run and exits with 1. It asks for commands rather than packages, so that another vendor's containerd is left alone,
@@ -46,6 +47,7 @@ at_least() { # VERSION OLDEST, both MAJOR.MINOR…
 
 need cc gcc
 need cc libc6-dev
+need python3 python3
 if ! has cargo; then
     advise "cargo is missing" \
         "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y && . \"\$HOME/.cargo/env\""
@@ -55,7 +57,7 @@ elif ! has rustup; then
         "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y && . \"\$HOME/.cargo/env\""
 fi
 
-if [ "$tier" != build ]; then
+if [ "$tier" = api ] || [ "$tier" = node ]; then
     # Outside of any module, so that no go.mod makes Go download another version to answer.
     go=$(cd / && go env GOVERSION 2>/dev/null | sed 's/^go//') || go=""
     if [ -z "$go" ] || ! at_least "$go" $oldest_go; then
@@ -92,6 +94,15 @@ if [ "$tier" = node ]; then
     if has cc && ! printf 'int main(void){return 0;}' | cc -static -x c -o /dev/null - 2>/dev/null; then
         add libc6-dev
     fi
+fi
+
+if [ "$tier" = training ]; then
+    [ "$(id -u)" = 0 ] || advise "a network namespace for each scenario needs root" "sudo -s"
+    need unshare util-linux
+    need ip iproute2
+    # Of Debian's interpreter: another one on the PATH may have a torch of its own, or none.
+    /usr/bin/python3 -c 'import sys, importlib.util; sys.exit(importlib.util.find_spec("torch") is None)' 2>/dev/null ||
+        add python3-torch
 fi
 
 if [ -n "$packages" ]; then

@@ -1,8 +1,8 @@
 """A fake of the part of ClusterD that leads a dump, with the times measured on the real one.
 
-A device fault is followed by `preExitProcess` after a grace of 10 s; only MindIO's report of lost ranks (`process_fault`)
-raises the order `saveAndExit`. The result is written as `ProcessRecoverStatus` to the PodGroup. A job whose PodGroup is
-deleted is forgotten, and its results with it.
+A device fault is followed by `preExitProcess` after a grace of 10 s; only MindIO's report of lost ranks (`process_fault`),
+or the call Recover.ReportProcessFault, raises the order `saveAndExit`. The result is written as `ProcessRecoverStatus` to the
+PodGroup. A job whose PodGroup is deleted is forgotten, and its results with it.
 """
 
 import threading
@@ -15,31 +15,40 @@ GRACE = 10
 
 
 class Job:
-    def __init__(self, channel):
+    def __init__(self, name, channel, ranks_per_node):
+        self.name = name
         self.channel = channel
+        self.ranks_per_node = ranks_per_node
         self.status = None
-        self.ordered_at = None
+        self.is_ordered = False
         self.fault_nodes = []
+
+    def nodes(self, ranks):
+        return sorted({rank // self.ranks_per_node for rank in ranks})
 
 
 class ClusterD:
-    def __init__(self, ranks_per_node):
-        self.ranks_per_node = ranks_per_node
+    def __init__(self):
         self.jobs = {}
+        self.ordered_at = {}
         self.changed = threading.Condition()
+        self.available = threading.Event()
+        self.available.set()
 
     def serve(self, address="127.0.0.1"):
         return listen(address, 0, self.handle_manager)
 
     def handle_manager(self, channel):
-        name = channel.receive()["register"]
-        job = Job(channel)
+        registration = channel.receive()
+        name = registration["register"]
+        job = Job(name, channel, registration["ranks_per_node"])
         with self.changed:
             self.jobs[name] = job
             self.changed.notify_all()
         for message in channel.messages():
+            self.available.wait()
             with self.changed:
-                if name not in self.jobs:
+                if name not in self.jobs or time.monotonic() > message.get("until", float("inf")):
                     continue
                 if "process_fault" in message:
                     self.order_dump(job, message["process_fault"])
@@ -49,10 +58,11 @@ class ClusterD:
                 self.changed.notify_all()
 
     def order_dump(self, job, ranks):
-        if job.ordered_at is not None:
+        if job.is_ordered:
             return
-        job.ordered_at = time.monotonic()
-        job.fault_nodes = sorted({rank // self.ranks_per_node for rank in ranks})
+        job.is_ordered = True
+        self.ordered_at[job.name] = time.monotonic()
+        job.fault_nodes = job.nodes(ranks)
         job.channel.send(signal="saveAndExit", nodes=job.fault_nodes)
 
     def device_fault(self, name, ranks):
@@ -64,8 +74,12 @@ class ClusterD:
         with self.changed:
             job = self.jobs.get(name)
         if job:
-            nodes = sorted({rank // self.ranks_per_node for rank in ranks})
-            job.channel.send(signal="preExitProcess", nodes=nodes, ranks=ranks)
+            job.channel.send(signal="preExitProcess", nodes=job.nodes(ranks), ranks=ranks)
+
+    def report_process_fault(self, name, ranks):
+        """The call Recover.ReportProcessFault: the order follows at once, before MindIO has missed a heartbeat."""
+        with self.changed:
+            self.order_dump(self.jobs[name], ranks)
 
     def delete_pod_group(self, name):
         """Forgets the job; returns the status that its PodGroup had."""
@@ -73,9 +87,3 @@ class ClusterD:
             job = self.jobs.pop(name, None)
             self.changed.notify_all()
             return job and job.status
-
-    def wait_for(self, condition, timeout):
-        """Waits until `condition`, a function of this, is true; returns its value."""
-        with self.changed:
-            self.changed.wait_for(lambda: condition(self), timeout)
-            return condition(self)

@@ -1,9 +1,10 @@
 """Runs jobs of the fakes: each Pod in a separate PID namespace, so that its processes end with its launcher.
 
-The Job here also plays ascend-operator: a Pod that fails makes the job fail at once, and its PodGroup is deleted. Needs
-root, and a network namespace in which ports 8000 and 9601 are free.
+The Job here also plays ascend-operator: a Pod that fails makes the job fail at once, and its PodGroup is deleted, unless
+the job has retries left. Needs root, and a network namespace in which ports 8000 and 9601 are free.
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -18,6 +19,7 @@ import time
 from channel import start
 from clusterd import ClusterD
 from scale import FACTOR, seconds
+from variables import NAMES
 
 HERE = pathlib.Path(__file__).resolve().parent
 HOOK = HERE.parents[2] / "webhook/inject/src/launcher_hook/swansong_launcher_hook.py"
@@ -28,23 +30,44 @@ PROGRAM = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
 
 
 class Job:
-    """A training job with `nodes` Pods of `ranks_per_node` ranks, the Manager beside rank 0."""
+    """A training job with `nodes` Pods of `ranks_per_node` ranks, the Manager beside rank 0.
 
-    count = 0
+    `hook` is the limit of the launcher hook in seconds; None leaves the hook out. `hook_text` replaces its source.
+    `without` names variables that Swansong injects and that are left out here.
+    """
 
-    def __init__(self, nodes=2, ranks_per_node=2, groups=None, save=10, limit=None, hook=None, clean_pods=False, ttp_addr=True):
-        Job.count += 1
-        self.name = "job-%d" % Job.count
-        self.address = "127.0.%d.1" % Job.count
+    numbers = itertools.count(1)
+
+    def __init__(
+        self,
+        nodes=2,
+        ranks_per_node=2,
+        groups=None,
+        save=10,
+        limit=None,
+        hook=None,
+        hook_text=None,
+        clean_pods=False,
+        retries=0,
+        mindspore=False,
+        without=(),
+    ):
+        number = next(Job.numbers)
+        self.name = "job-%d-%d" % (os.getpid(), number)
+        self.address = "127.0.%d.1" % number
         self.ranks_per_node = ranks_per_node
         self.world_size = nodes * ranks_per_node
         self.groups = groups or [{"ranks": list(range(self.world_size)), "replicas": 2}]
-        self.save, self.limit, self.hook, self.clean_pods, self.ttp_addr = save, limit, hook, clean_pods, ttp_addr
+        self.save, self.limit, self.mindspore, self.without = save, limit, mindspore, without
+        self.hook, self.hook_text = hook, hook_text or HOOK.read_text()
+        self.clean_pods, self.retries = clean_pods, retries
         self.folder = tempfile.TemporaryDirectory()
         self.checkpoints = pathlib.Path(self.folder.name, "checkpoints")
-        self.clusterd = ClusterD(ranks_per_node)
+        self.checkpoints.mkdir()
+        self.clusterd = ClusterD()
         self.clusterd_port = self.clusterd.serve()
         self.status = None
+        self.ended_pod = threading.Event()
         self.failed = threading.Event()
         self.site = self.prepare_image()
         self.pods = [self.start_pod(node) for node in range(nodes)]
@@ -55,7 +78,7 @@ class Job:
         site = pathlib.Path(self.folder.name, "lib", version, "site-packages")
         shutil.copytree(HERE, site, ignore=shutil.ignore_patterns("__pycache__", "test_*"))
         if self.hook is not None:
-            shutil.copy(HOOK, site)
+            (site / HOOK.name).write_text(self.hook_text)
             call = "import swansong_launcher_hook; swansong_launcher_hook.install(%d)\n" % self.hook
             (site / "swansong_launcher_hook.pth").write_text(call)
         return site
@@ -70,19 +93,9 @@ class Job:
             "FAKE_CLUSTERD_ADDR": "127.0.0.1",
             "FAKE_CLUSTERD_PORT": str(self.clusterd_port),
             "FAKE_GROUPS": json.dumps(self.groups),
-            "MINDX_TASK_ID": self.name,
-            "WORLD_SIZE": str(self.world_size),
-            "LOCAL_WORLD_SIZE": str(self.ranks_per_node),
-            "NODE_RANK": str(node),
-            "POD_IP": self.address,
-            "MASTER_ADDR": self.address,
-            "TTP_PORT": "8000",
-            "TTP_RETRY_TIMES": "5",
+            **self.operator_variables(node),
+            **self.injected_variables(),
         }
-        if self.ttp_addr:
-            environment["TTP_ADDR"] = self.address
-        if self.limit is not None:
-            environment["TTP_NORMAL_ACTION_TIME_LIMIT"] = str(self.limit)
         python = '"%s"' % sys.executable
         manager = "%s %s/manager.py & " % (python, self.site) if node == 0 else ""
         script = "%sexec %s %s/torchrun.py" % (manager, python, self.site)
@@ -92,11 +105,36 @@ class Job:
         start(self.watch_pod, pod)
         return pod
 
+    def operator_variables(self, node):
+        """What ascend-operator sets."""
+        variables = {
+            "RANK": str(node),
+            "WORLD_SIZE": str(self.world_size),
+            "LOCAL_WORLD_SIZE": str(self.ranks_per_node),
+            "MASTER_ADDR": self.address,
+        }
+        if self.mindspore:
+            variables = {NAMES[name]: value for name, value in variables.items()}
+            variables["MINDIO_FOR_MINDSPORE"] = "1"
+        return {**variables, "MINDX_TASK_ID": self.name, "TTP_RETRY_TIMES": "5"}
+
+    def injected_variables(self):
+        """What Swansong injects."""
+        variables = {"POD_IP": self.address, "TTP_PORT": "8000"}
+        if self.mindspore:
+            variables.update(MS_TFT_IP=self.address, MS_TFT_PORT="8000")
+        else:
+            variables["TTP_ADDR"] = self.address
+        if self.limit is not None:
+            variables["TTP_NORMAL_ACTION_TIME_LIMIT"] = str(self.limit)
+        return {name: value for name, value in variables.items() if name not in self.without}
+
     def watch_pod(self, pod):
         if pod.wait() == 0:
             return
+        self.ended_pod.set()
         time.sleep(seconds(OPERATOR_DELAY))
-        if self.failed.is_set():
+        if self.failed.is_set() or self.retries > 0:
             return
         self.failed.set()
         self.status = self.clusterd.delete_pod_group(self.name)
@@ -117,15 +155,16 @@ class Job:
             pod.kill()
 
     def wait_until_training(self, timeout=20):
-        """True when all ranks are connected to the controller."""
+        """True when all ranks are registered with the controller, and that with ClusterD."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            if self.clusterd.jobs.get(self.name) and self.connected() == self.world_size:
+            if self.clusterd.jobs.get(self.name) and "all processors registered" in self.logs():
                 return True
             time.sleep(0.02)
         return False
 
     def connected(self):
+        """The number of processors that are connected to the controller."""
         lines = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
         end = "%s:%04X" % ("".join("%02X" % int(part) for part in reversed(self.address.split("."))), 8000)
         return sum(line.split()[1] == end and line.split()[3] == "01" for line in lines)
@@ -144,18 +183,35 @@ class Job:
                 return
         raise LookupError("no process of rank %d" % rank)
 
+    def lose_devices(self, *ranks):
+        """The devices of `ranks` are gone; their processes go on, but can't save."""
+        for rank in ranks:
+            (self.checkpoints / ("lost-device-%d" % rank)).touch()
+
     def device_fault(self, *ranks):
+        self.lose_devices(*ranks)
         self.clusterd.device_fault(self.name, list(ranks))
 
     def wait_for_outcome(self, timeout):
-        """Waits until the job has failed and its files are renamed, or can't be any more since the Manager has ended."""
-        deadline = time.monotonic() + seconds(timeout) + 5
-        while time.monotonic() < deadline and not (self.failed.is_set() and (self.has_file() or self.has_lost_manager())):
-            time.sleep(0.02)
-        return self.has_file(), self.status
+        """Whether there is a file, and the status, once neither can change any more; both as they are after `timeout`.
 
-    def has_lost_manager(self):
-        return self.pods[0].poll() is not None
+        They can't after a Pod has ended and the result of the dump is known, or can't be since the Manager has ended.
+        """
+        deadline = time.monotonic() + seconds(timeout) + 5
+        while time.monotonic() < deadline and not self.is_over():
+            time.sleep(0.02)
+        return self.has_file(), self.recover_status()
+
+    def is_over(self):
+        has_lost_manager = self.pods[0].poll() is not None
+        if self.retries == 0:
+            return self.failed.is_set() and (self.has_file() or has_lost_manager or self.status == "dump-failed")
+        return self.ended_pod.is_set() and (has_lost_manager or self.recover_status() is not None)
+
+    def recover_status(self):
+        """What the PodGroup says, or said when it was deleted."""
+        job = self.clusterd.jobs.get(self.name)
+        return job.status if job else self.status
 
     def has_file(self):
         return any(self.checkpoints.glob("iter_*/rank-*"))

@@ -14,21 +14,21 @@ import time
 
 from channel import connect, listen, start
 from scale import seconds
+from variables import MINDSPORE
 
 HEARTBEAT = 2
 LOST_AFTER = 8
 ORDER_TIMEOUT = 30
 EXIT_AFTER_DUMP = 30
 # Built into MindSpeed-LLM: TTP_PORT does not change it.
-DEFAULT_PORT = 8000
+MINDSPEED_PORT = 8000
 
 
 class Controller:
     """Runs in the TaskD Manager's process and is driven by it: it never dumps without an order."""
 
-    def __init__(self, world_size, groups, report_lost, report_result):
+    def __init__(self, groups, report_lost, report_result):
         """`groups` are lists of ranks with the same parameters, with `replicas` copies of the optimizer's state each."""
-        self.world_size = world_size
         self.groups = groups
         self.report_lost = report_lost
         self.report_result = report_result
@@ -50,8 +50,12 @@ class Controller:
         with self.changed:
             self.processors[rank] = channel
             self.heartbeats[rank] = time.monotonic()
+            if len(self.processors) == sum(len(group["ranks"]) for group in self.groups):
+                log("all processors registered")
         for message in channel.messages():
             with self.changed:
+                if self.processors.get(rank) is not channel:
+                    return
                 self.heartbeats[rank] = time.monotonic()
                 if "reply" in message:
                     self.replies[rank] = message["reply"]
@@ -61,8 +65,7 @@ class Controller:
         while True:
             time.sleep(seconds(HEARTBEAT))
             with self.changed:
-                now = time.monotonic()
-                silent = {rank for rank, at in self.heartbeats.items() if now - at >= seconds(LOST_AFTER)}
+                silent = self.silent_ranks()
                 confirmed = (silent & self.suspected) - self.lost
                 self.suspected = silent
                 self.lost |= confirmed
@@ -72,12 +75,18 @@ class Controller:
             if first_report:
                 start(self.report_and_wait, sorted(confirmed))
 
+    def silent_ranks(self):
+        now = time.monotonic()
+        return {rank for rank, at in self.heartbeats.items() if now - at >= seconds(LOST_AFTER)}
+
     def report_and_wait(self, ranks):
+        log("ranks %s reported as lost" % ranks)
         self.report_lost(ranks)
         with self.changed:
             ordered = self.changed.wait_for(lambda: self.state == "dumping", seconds(ORDER_TIMEOUT))
             if not ordered:
                 self.state = "ended"
+                log("no order within %d s: ended without a dump" % ORDER_TIMEOUT)
 
     def save_and_exit(self):
         """The order to dump. Runs the whole dump and reports its result."""
@@ -89,8 +98,19 @@ class Controller:
         result = self.dump()
         self.report_result(result)
         time.sleep(seconds(EXIT_AFTER_DUMP))
-        for channel in list(self.processors.values()):
+        with self.changed:
+            processors = list(self.processors.values()) if self.state == "dumping" else []
+        for channel in processors:
             channel.send(order="exit")
+
+    def restart(self):
+        """Replaces this controller by a new one: those that are connected are disconnected, others may connect."""
+        with self.changed:
+            processors, self.processors, self.heartbeats = self.processors, {}, {}
+            self.lost, self.suspected, self.state = set(), set(), "training"
+        log("new controller")
+        for channel in processors.values():
+            channel.close()
 
     def dump(self):
         savers = self.choose_savers()
@@ -103,13 +123,14 @@ class Controller:
 
     def choose_savers(self):
         with self.changed:
+            unfit = self.lost | self.silent_ranks()
             savers = []
             for group in self.groups:
                 ranks, replicas = group["ranks"], group["replicas"]
                 shards = len(ranks) // replicas
                 copies = [[rank for index, rank in enumerate(ranks) if index % shards == shard] for shard in range(shards)]
                 for shard in copies:
-                    alive = [rank for rank in shard if rank not in self.lost and rank in self.processors]
+                    alive = [rank for rank in shard if rank in self.processors and rank not in unfit]
                     if not alive:
                         return None
                     savers.append(alive[0])
@@ -117,30 +138,46 @@ class Controller:
 
     def ask(self, ranks, order, deadline):
         """Sends an order to `ranks`; True when all of them replied with success before the deadline."""
+        log("%s by ranks %s" % (order, ranks))
         with self.changed:
             for rank in ranks:
                 self.replies.pop(rank, None)
-        for rank in ranks:
-            self.processors[rank].send(order=order)
+            channels = [self.processors[rank] for rank in ranks]
+        for channel in channels:
+            channel.send(order=order)
         with self.changed:
             self.changed.wait_for(
-                lambda: all(rank in self.replies for rank in ranks), max(0, deadline - time.monotonic())
+                lambda: all(rank in self.replies for rank in ranks) or False in self.replies.values(),
+                max(0, deadline - time.monotonic()),
             )
-            return all(self.replies.get(rank) is True for rank in ranks)
+            result = all(self.replies.get(rank) is True for rank in ranks)
+        log("%s: %s" % (order, "done" if result else "failed"))
+        return result
 
 
 class Processor:
     """Runs in a training process. SIGTERM and SIGINT are ignored by a process that has one, as by the real one."""
 
-    def __init__(self, rank, folder, save_seconds):
+    @classmethod
+    def from_environment(cls):
+        environment = os.environ
+        if MINDSPORE:
+            # Without a port there is no default: int(None) raises, as in MindSpore.
+            address = (environment.get("MS_TFT_IP"), int(environment.get("MS_TFT_PORT")))
+        else:
+            names = ("PROCESSOR_ADDR", "TTP_ADDR")
+            host = next((environment[name] for name in names if environment.get(name)), "127.0.0.1")
+            address = (host, MINDSPEED_PORT)
+        return cls(int(environment["RANK"]), address)
+
+    def __init__(self, rank, address):
         self.rank = rank
-        self.folder = pathlib.Path(folder)
-        self.save_seconds = save_seconds
+        self.folder = pathlib.Path(os.environ["FAKE_CHECKPOINT_DIR"])
+        self.save_seconds = float(os.environ["FAKE_SAVE_SECONDS"])
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        address = os.environ.get("PROCESSOR_ADDR") or os.environ.get("TTP_ADDR") or "127.0.0.1"
         attempts = int(os.environ.get("TTP_RETRY_TIMES", "10"))
-        self.channel = connect(address, DEFAULT_PORT, attempts, seconds(7.5))
+        self.channel = connect(*address, attempts, seconds(7.5))
 
     def run(self):
         """Trains until it is ordered to exit, or its controller is gone."""
@@ -159,14 +196,25 @@ class Processor:
             time.sleep(seconds(HEARTBEAT))
 
     def execute(self, order):
-        getattr(self, order)()
-        self.channel.send(reply=True)
+        self.channel.send(reply=getattr(self, order)())
+
+    def has_device(self):
+        """False after a device fault: the process goes on, but can't copy its state from the device."""
+        return not (self.folder / ("lost-device-%d" % self.rank)).exists()
 
     def save(self):
+        if not self.has_device():
+            return False
         temporary = self.folder / "tmp_iter"
         temporary.mkdir(parents=True, exist_ok=True)
         time.sleep(seconds(self.save_seconds))
         (temporary / ("rank-%d" % self.rank)).write_text("state of rank %d\n" % self.rank)
+        return True
 
     def rename(self):
         (self.folder / "tmp_iter").rename(self.folder / "iter_0000001")
+        return True
+
+
+def log(message):
+    print("mindio: %s" % message, flush=True)

@@ -1,4 +1,4 @@
-"""A fake of torchrun with TaskD's patch: one per Pod; the ranks are its children.
+"""A fake of torchrun and msrun with TaskD's patch: one per Pod; the ranks are its children.
 
 SIGTERM raises an exception in the main thread, as torch's launcher does, upon which the ranks are killed. PID 1 of a
 container ignores signals without a handler, so the handler is what makes the Pod end within its grace period.
@@ -10,7 +10,12 @@ import signal
 import subprocess
 import sys
 
-from taskd.python.framework.agent.pt_agent.pt_agent import PtAgent
+from variables import MINDSPORE, variable
+
+if MINDSPORE:
+    from taskd.python.framework.agent.ms_agent.ms_agent import MsAgent as Agent
+else:
+    from taskd.python.framework.agent.pt_agent.pt_agent import PtAgent as Agent
 
 
 class SignalException(Exception):
@@ -22,9 +27,10 @@ def on_signal(number, frame):
 
 
 def start_workers():
-    node, local_size = int(os.environ["NODE_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    node, local_size = int(variable("RANK")), int(variable("LOCAL_WORLD_SIZE"))
     ranks = range(node * local_size, (node + 1) * local_size)
-    program = [sys.executable, str(pathlib.Path(__file__).with_name("train.py"))]
+    # Without site-packages, which take most of an interpreter's start.
+    program = [sys.executable, "-S", str(pathlib.Path(__file__).with_name("train.py"))]
     return {rank: subprocess.Popen(program, env={**os.environ, "RANK": str(rank)}) for rank in ranks}
 
 
@@ -36,7 +42,7 @@ def stop_workers(workers):
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, on_signal)
-    agent = PtAgent(int(os.environ["NODE_RANK"]), start_workers, stop_workers)
+    agent = Agent(int(variable("RANK")), start_workers, stop_workers)
     try:
         agent.invoke_run()
     except SignalException as error:

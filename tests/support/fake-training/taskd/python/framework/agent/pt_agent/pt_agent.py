@@ -1,57 +1,15 @@
 """TaskD's agent in torch's launcher, of the same shape as the real class: a command table that binds the methods."""
 
-import os
-import queue
-import signal
 import sys
-import time
 
-from channel import connect, start
-from scale import seconds
-
-TASKD_PORT = 9601
-MONITOR_INTERVAL = 5
+from taskd.python.framework.agent.base_agent.base_agent import BaseAgent
 
 
-class PtAgent:
-    """Starts and watches the ranks of one node, and executes the Manager's commands in the thread of its loop."""
-
+class PtAgent(BaseAgent):
     def __init__(self, node_rank, start_workers, stop_workers):
-        self.node_rank = node_rank
-        self.start_workers = start_workers
-        self.stop_workers = stop_workers
-        self.commands = queue.Queue()
+        super().__init__(node_rank, start_workers, stop_workers)
         self.command_map = {203: self.exit_agent, 208: self.restart_workers, 213: self.grace_exit}
-
-    def invoke_run(self):
-        manager = connect(os.environ["MASTER_ADDR"], TASKD_PORT, 30, seconds(1))
-        manager.send(launcher=self.node_rank)
-        start(self.receive_commands, manager)
-        self.workers = self.start_workers()
-        while True:
-            self.handle_message()
-            time.sleep(seconds(MONITOR_INTERVAL))
-            if self.workers and all(worker.poll() == 0 for worker in self.workers.values()):
-                return
-
-    def receive_commands(self, manager):
-        for message in manager.messages():
-            self.commands.put(message)
-
-    def handle_message(self):
-        while not self.commands.empty():
-            message = self.commands.get_nowait()
-            self.command_map[message["code"]](message)
 
     def exit_agent(self, msg):
         self.stop_workers(self.workers)
         sys.exit(1)
-
-    def restart_workers(self, msg):
-        self.stop_workers(self.workers)
-        self.workers = self.start_workers()
-
-    def grace_exit(self, msg):
-        for rank in msg["message"]:
-            if rank in self.workers:
-                os.kill(self.workers[rank].pid, signal.SIGKILL)
