@@ -1,4 +1,4 @@
-//! Device nodes that disappear and return, noticed by real watches of real folders.
+//! Device nodes that disappear and return, with inotify on real folders.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Long enough for what surely comes.
+/// Time limit for expected updates.
 const LONG: Duration = Duration::from_mins(1);
 
-/// A host of files.
+/// The root folder of a host.
 struct Host(tempfile::TempDir);
 
 impl Host {
-    /// One with two NPUs and the driver of a training host.
+    /// A host with two NPUs and the driver's device nodes.
     fn healthy() -> Self {
         let host = Self(tempfile::tempdir().expect("a temporary folder"));
         for folder in ["dev", "proc"] {
@@ -39,7 +39,7 @@ impl Host {
         self.0.path().join(path)
     }
 
-    /// A device node 0:0, which the kernel (5.8 and later) lets everybody make.
+    /// Creates a device node 0:0, which Linux 5.8 and later allow without privileges.
     fn device(&self, name: &str) {
         mknod(&self.path("dev").join(name), SFlag::S_IFCHR, Mode::from_bits_truncate(0o600), 0).expect(name);
     }
@@ -48,7 +48,7 @@ impl Host {
         fs::remove_file(self.path("dev").join(name)).expect(name);
     }
 
-    /// The driver as the kernel lists it, its devices having major 0.
+    /// Writes `/proc/devices` with or without the driver, whose devices have the major number 0.
     fn driver(&self, loaded: bool) {
         let line = if loaded { "  0 devdrv-cdev\n" } else { "" };
         let text = format!("Character devices:\n  1 mem\n{line}\nBlock devices:\n259 blkext\n");
@@ -56,7 +56,7 @@ impl Host {
     }
 }
 
-/// A source at work.
+/// A running source and its updates.
 struct Watching {
     seen: mpsc::Receiver<(&'static str, SourceUpdate)>,
     task: JoinHandle<()>,
@@ -68,9 +68,9 @@ impl Drop for Watching {
     }
 }
 
-/// An interval that no test waits for: what is seen is seen by watching.
+/// Without polls, so that only inotify reports changes.
 const NEVER: &str = "faults: {devices: {interval: 1h}}";
-/// One for what a watch doesn't tell.
+/// With polls, for changes that inotify doesn't report.
 const OFTEN: &str = "faults: {devices: {interval: 100ms}}";
 
 fn source(host: &Host, config: &str) -> Arc<DeviceNodes> {
@@ -89,7 +89,7 @@ impl Watching {
         Self { seen, task }
     }
 
-    /// A source of a healthy host that has said so.
+    /// A source that has reported the healthy host.
     async fn healthy(host: &Host, config: &str) -> Self {
         let mut watching = Self::start(source(host, config));
         for subject in [Subject::Npu(0), Subject::Npu(1), Subject::Node] {
@@ -104,17 +104,15 @@ impl Watching {
         seen
     }
 
-    /// What stands at what.
+    /// The next snapshot: its subject and codes.
     async fn next(&mut self) -> (Subject, Vec<String>) {
         match self.seen().await {
-            SourceUpdate::Snapshot { subject, faults: standing, .. } => {
-                (subject, standing.iter().map(short).collect())
-            }
+            SourceUpdate::Snapshot { subject, faults, .. } => (subject, faults.iter().map(short).collect()),
             other => panic!("{other:?}"),
         }
     }
 
-    async fn blind(&mut self) -> (Subject, String) {
+    async fn unavailable(&mut self) -> (Subject, String) {
         match self.seen().await {
             SourceUpdate::Unavailable { subject, reason: why } => (subject, why),
             other => panic!("{other:?}"),
@@ -122,9 +120,9 @@ impl Watching {
     }
 }
 
-fn short(standing: &ActiveFault) -> String {
-    assert_eq!(standing.severity, Some(Severity::Critical));
-    standing.code.to_string()
+fn short(faults: &ActiveFault) -> String {
+    assert_eq!(faults.severity, Some(Severity::Critical));
+    faults.code.to_string()
 }
 
 fn dropped() -> Vec<String> {
@@ -132,7 +130,7 @@ fn dropped() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn b77_a_device_that_is_removed_and_comes_back_has_recovered() {
+async fn removed_device_that_returns_has_recovered() {
     let host = Host::healthy();
     let mut watching = Watching::healthy(&host, NEVER).await;
     for _ in 0..3 {
@@ -144,24 +142,23 @@ async fn b77_a_device_that_is_removed_and_comes_back_has_recovered() {
 }
 
 #[tokio::test]
-async fn a_device_that_is_replaced_by_something_else_has_gone() {
+async fn device_that_is_replaced_by_a_file_is_a_fault() {
     let host = Host::healthy();
     let mut watching = Watching::healthy(&host, NEVER).await;
-    // At once, as a rename does it: what a container runtime makes of a missing device.
+    // Atomically replaced by a file, which container runtimes create for a missing device.
     fs::write(host.path("other"), "").expect("written");
     fs::rename(host.path("other"), host.path("dev/davinci0")).expect("renamed");
-    let SourceUpdate::Snapshot { subject: Subject::Npu(0), faults: standing, .. } = watching.seen().await
-    else {
+    let SourceUpdate::Snapshot { subject: Subject::Npu(0), faults, .. } = watching.seen().await else {
         panic!()
     };
-    assert!(standing[0].name.as_deref().is_some_and(|name| name.contains("isn't a device")), "{standing:?}");
+    assert!(faults[0].name.as_deref().is_some_and(|name| name.contains("isn't a device")), "{faults:?}");
     host.remove("davinci0");
     host.device("davinci0");
     assert_eq!(watching.next().await, (Subject::Npu(0), vec![]));
 }
 
 #[tokio::test]
-async fn each_part_of_the_driver_is_a_fault_of_the_node() {
+async fn missing_driver_node_is_a_fault_of_the_node() {
     let host = Host::healthy();
     let mut watching = Watching::healthy(&host, NEVER).await;
     let parts = [
@@ -178,7 +175,7 @@ async fn each_part_of_the_driver_is_a_fault_of_the_node() {
 }
 
 #[tokio::test]
-async fn a_driver_that_is_unloaded_is_seen_at_the_next_look() {
+async fn unloaded_driver_is_found_by_the_next_poll() {
     let host = Host::healthy();
     let mut watching = Watching::healthy(&host, OFTEN).await;
     host.driver(false);
@@ -188,7 +185,7 @@ async fn a_driver_that_is_unloaded_is_seen_at_the_next_look() {
 }
 
 #[tokio::test]
-async fn all_devices_at_once_are_a_fault_if_the_folder_can_be_read() {
+async fn all_devices_missing_are_faults_if_the_folder_is_readable() {
     let host = Host::healthy();
     let mut watching = Watching::healthy(&host, NEVER).await;
     fs::create_dir(host.path("new")).expect("made");
@@ -196,12 +193,12 @@ async fn all_devices_at_once_are_a_fault_if_the_folder_can_be_read() {
     mknod(&null, SFlag::S_IFCHR, Mode::from_bits_truncate(0o600), 0).expect("made");
     fs::rename(host.path("dev"), host.path("old")).expect("renamed");
     fs::rename(host.path("new"), host.path("dev")).expect("renamed");
-    // Between the two renames there is no folder, which may be seen too, and isn't a fault.
+    // The source may inspect the host between the two renames. Without a folder the devices are unavailable, not faulty.
     let mut gone = Vec::new();
     while gone.len() < 3 {
         match watching.seen().await {
-            SourceUpdate::Snapshot { subject, faults: standing, .. } => {
-                assert_eq!(standing.len(), if subject == Subject::Node { 3 } else { 1 }, "{standing:?}");
+            SourceUpdate::Snapshot { subject, faults, .. } => {
+                assert_eq!(faults.len(), if subject == Subject::Node { 3 } else { 1 }, "{faults:?}");
                 gone.push(subject);
             }
             SourceUpdate::Unavailable { .. } => gone.clear(),
@@ -209,22 +206,22 @@ async fn all_devices_at_once_are_a_fault_if_the_folder_can_be_read() {
         }
     }
     assert_eq!(gone, [Subject::Npu(0), Subject::Npu(1), Subject::Node]);
-    // The new folder is the one that is watched.
+    // The new folder is watched.
     host.device("davinci1");
     assert_eq!(watching.next().await, (Subject::Npu(1), vec![]));
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_seen_is_no_fault_and_no_recovery() {
+async fn unreadable_folder_is_neither_fault_nor_recovery() {
     let host = Host::healthy();
     let mut watching = Watching::healthy(&host, OFTEN).await;
     host.remove("davinci0");
     assert_eq!(watching.next().await, (Subject::Npu(0), dropped()));
-    // As when the host's file system isn't mounted any more: first no folder, then an empty one.
+    // Without the mount of the host's file system there is first no folder, and then an empty one.
     fs::rename(host.path("dev"), host.path("old")).expect("renamed");
     for subject in [Subject::Node, Subject::Npu(0), Subject::Npu(1)] {
-        let (of, why) = watching.blind().await;
-        assert_eq!(of, subject);
+        let (found, why) = watching.unavailable().await;
+        assert_eq!(found, subject);
         assert!(why.contains("/dev"), "{why}");
     }
     fs::create_dir(host.path("dev")).expect("made");
@@ -236,25 +233,25 @@ async fn a_folder_that_cannot_be_seen_is_no_fault_and_no_recovery() {
 }
 
 #[tokio::test]
-async fn a_host_root_that_is_not_there_is_blindness() {
+async fn missing_host_root_makes_the_devices_unavailable() {
     let host = Host::healthy();
     let config = Config::parse(OFTEN).expect("valid");
     let (settings, interval) = (Arc::new(config.checks), config.faults.device_interval);
     let mut watching =
         Watching::start(Arc::new(DeviceNodes::new(&host.path("nowhere"), Arc::clone(&settings), interval)));
-    let (subject, why) = watching.blind().await;
+    let (subject, why) = watching.unavailable().await;
     assert_eq!(subject, Subject::Node);
     assert!(why.contains("nowhere"), "{why}");
-    // An empty folder, as an agent has below its root when nothing is mounted there.
+    // An empty folder, as in an agent without the mount.
     fs::create_dir(host.path("empty")).expect("made");
     fs::create_dir(host.path("empty/dev")).expect("made");
     let mut watching = Watching::start(Arc::new(DeviceNodes::new(&host.path("empty"), settings, interval)));
-    let (_, why) = watching.blind().await;
+    let (_, why) = watching.unavailable().await;
     assert!(why.contains("isn't mounted"), "{why}");
 }
 
 #[tokio::test]
-async fn what_was_never_there_is_no_fault_and_a_restart_says_all_again() {
+async fn missing_device_that_never_existed_is_no_fault_and_a_restart_reports_again() {
     let host = Host::healthy();
     host.remove("davinci1");
     let source = source(&host, NEVER);
@@ -270,7 +267,7 @@ async fn what_was_never_there_is_no_fault_and_a_restart_says_all_again() {
 }
 
 #[tokio::test]
-async fn a_fault_of_an_earlier_process_stands_until_the_device_is_back() {
+async fn restored_fault_is_active_until_the_device_returns() {
     let host = Host::healthy();
     host.remove("davinci1");
     let source = source(&host, NEVER);
@@ -284,7 +281,7 @@ async fn a_fault_of_an_earlier_process_stands_until_the_device_is_back() {
 }
 
 #[tokio::test]
-async fn a_flood_of_other_names_and_of_ours_ends_in_what_is_there() {
+async fn many_changes_end_in_the_current_state() {
     let host = Host::healthy();
     let mut watching = Watching::healthy(&host, NEVER).await;
     for round in 0..200 {
@@ -296,9 +293,9 @@ async fn a_flood_of_other_names_and_of_ours_ends_in_what_is_there() {
     }
     host.remove("davinci1");
     loop {
-        let (subject, standing) = watching.next().await;
+        let (subject, faults) = watching.next().await;
         if subject == Subject::Npu(1) {
-            assert_eq!(standing, dropped());
+            assert_eq!(faults, dropped());
             break;
         }
     }

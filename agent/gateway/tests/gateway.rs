@@ -9,7 +9,7 @@ use std::fs;
 use std::time::Duration;
 
 use swansong_clusterd::{Class, FaultType, PublicFault, SendError, Transport};
-use swansong_fake_clusterd::{self as fake, Behaviour, StandIn};
+use swansong_fake_clusterd::{self as fake, Behaviour, FakeClusterd};
 use swansong_fault_model::Assertion;
 use swansong_gateway::client::{GatewayClient, Settings};
 use tokio::net::TcpListener;
@@ -36,8 +36,8 @@ fn fault(node: &str, npu: u32) -> PublicFault {
     }
 }
 
-async fn start(request_timeout: Duration) -> (StandIn, Site, Gateway) {
-    let clusterd = StandIn::start(fake::Settings::default()).await.expect("listening");
+async fn start(request_timeout: Duration) -> (FakeClusterd, Site, Gateway) {
+    let clusterd = FakeClusterd::start(fake::Settings::default()).await.expect("listening");
     let site = Site::new();
     let gateway = site.gateway(&clusterd.url(), 1, request_timeout).await;
     (clusterd, site, gateway)
@@ -49,7 +49,7 @@ async fn responds_after_clusterd_accepted() {
     let client = site.client(&gateway, "worker-1", true);
     client.send(&[fault("worker-1", 3), fault("worker-1", 4)]).await.expect("accepted");
     let ledger = clusterd.ledger();
-    let devices: Vec<_> = ledger.taken.iter().map(|taken| taken.devices[0]).collect();
+    let devices: Vec<_> = ledger.accepted.iter().map(|accepted| accepted.devices[0]).collect();
     assert_eq!((devices, ledger.answers.len()), (vec![3, 4], 1));
 }
 

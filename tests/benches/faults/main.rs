@@ -1,7 +1,7 @@
 //! How soon ClusterD has a fault, and what the agent costs in a flood of them.
 //!
 //! The real program against a real API server, a libdcmi.so and a ClusterD without NPUs. What is measured begins when the
-//! driver has the event and ends when ClusterD has taken it; the settle time, which is waited on purpose, is taken off.
+//! driver has the event and ends when ClusterD has accepted it; the settle time, which is waited on purpose, is taken off.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use kube::api::{Api, PostParams};
 use procfs::process::Process;
 use serde_json::json;
 use swansong_bench_support::ChildGuard;
-use swansong_fake_clusterd::{Settings, StandIn};
+use swansong_fake_clusterd::{FakeClusterd, Settings};
 use swansong_fake_dcmi::{Script, build};
 use swansong_fixtures::mindcluster;
 use swansong_testcluster::{Cluster, Tier};
@@ -38,7 +38,7 @@ fn main() -> anyhow::Result<ExitCode> {
         prepare(&cluster).await?;
         anyhow::Ok(cluster)
     })?;
-    let clusterd = Arc::new(runtime.block_on(StandIn::start(Settings::default()))?);
+    let clusterd = Arc::new(runtime.block_on(FakeClusterd::start(Settings::default()))?);
     let client = runtime.block_on(cluster.client())?;
     runtime.spawn(swansong_fake_clusterd::cluster::run(client, Arc::clone(&clusterd)));
     let host = tempfile::tempdir()?;
@@ -84,7 +84,7 @@ fn host_root(root: &Path) -> anyhow::Result<Script> {
     Ok(Script::beside(&build(&libraries)))
 }
 
-fn start(cluster: &Cluster, host: &Path, clusterd: &StandIn) -> anyhow::Result<ChildGuard> {
+fn start(cluster: &Cluster, host: &Path, clusterd: &FakeClusterd) -> anyhow::Result<ChildGuard> {
     let config = host.join("agent.yaml");
     let state = host.join("state");
     fs::write(
@@ -111,18 +111,18 @@ fn start(cluster: &Cluster, host: &Path, clusterd: &StandIn) -> anyhow::Result<C
 }
 
 /// For each fault the milliseconds from the driver's event to ClusterD, less the settle time.
-fn delays(script: &Script, clusterd: &StandIn, faults: u32) -> anyhow::Result<Vec<u64>> {
+fn delays(script: &Script, clusterd: &FakeClusterd, faults: u32) -> anyhow::Result<Vec<u64>> {
     let mut delays = Vec::new();
     // The first one waits for the agent to start.
     for number in 0..=faults {
         let (npu, code) = (number % 8, 0x8000_0000 + number);
         let at = millis();
         script.event(npu, code, CRITICAL, 1, "bench");
-        let taken = wait(clusterd, code, "occur")?;
+        let accepted = wait(clusterd, code, "occur")?;
         script.event(npu, code, CRITICAL, 0, "bench");
         wait(clusterd, code, "recover")?;
         if number > 0 {
-            delays.push((taken - at).saturating_sub(u64::try_from(SETTLE.as_millis())?));
+            delays.push((accepted - at).saturating_sub(u64::try_from(SETTLE.as_millis())?));
         }
         // The agent sends at most one batch a second.
         sleep(Duration::from_millis(1100));
@@ -130,15 +130,15 @@ fn delays(script: &Script, clusterd: &StandIn, faults: u32) -> anyhow::Result<Ve
     Ok(delays)
 }
 
-fn wait(clusterd: &StandIn, code: u32, assertion: &str) -> anyhow::Result<u64> {
+fn wait(clusterd: &FakeClusterd, code: u32, assertion: &str) -> anyhow::Result<u64> {
     let (end, part) = (Instant::now() + TEST_TIMEOUT, format!(".{code:X}."));
     while Instant::now() < end {
         let at = clusterd.with(|core, _| {
-            let mut taken = core.ledger().taken.iter();
-            let is_it = |taken: &&swansong_fake_clusterd::ledger::Taken| {
-                taken.fault_id.contains(&part) && taken.assertion == assertion
+            let mut accepted = core.ledger().accepted.iter();
+            let is_it = |accepted: &&swansong_fake_clusterd::ledger::AcceptedFault| {
+                accepted.fault_id.contains(&part) && accepted.assertion == assertion
             };
-            taken.find(is_it).map(|taken| taken.at)
+            accepted.find(is_it).map(|accepted| accepted.at)
         });
         if let Some(at) = at {
             return Ok(at);

@@ -1,5 +1,5 @@
-//! Device faults, from the driver's library to ClusterD: a real agent, a real API server, a libdcmi.so and a ClusterD
-//! without NPUs. What a fault's way looks like when all holds, when nothing would be saved, and when the agent dies.
+//! Device faults from the driver's library to ClusterD, with a real agent, a real API server, a fake libdcmi.so and a fake
+//! ClusterD.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
-use swansong_fake_clusterd::{Effect, Settings, StandIn};
+use swansong_fake_clusterd::{Effect, FakeClusterd, Settings};
 use swansong_fake_dcmi::{Script, build};
 use swansong_testcluster::eventually;
 
@@ -27,11 +27,11 @@ const CRITICAL: u8 = 3;
 const RECOVER: u8 = 0;
 const OCCUR: u8 = 1;
 
-/// A node with a job on device 3, its agent's files, and a ClusterD that keeps a ledger.
+/// A node with a job on device 3, the files of its agent, and the shared ClusterD.
 struct Scene {
     site: Site,
     script: Script,
-    clusterd: &'static StandIn,
+    clusterd: &'static FakeClusterd,
 }
 
 impl Scene {
@@ -40,7 +40,7 @@ impl Scene {
         Self::with(name, &format!("clusterd: {{dial: false, address: \"{address}\"}}"), "").await
     }
 
-    /// With ClusterD's address as configured, and a namespace for the ConfigMap that it reads.
+    /// With a `clusterd` section and the namespace of the ConfigMap that ClusterD reads.
     async fn with(name: &str, clusterd_section: &str, namespace: &str) -> Self {
         definitions().await;
         let clusterd = clusterd().await;
@@ -49,7 +49,7 @@ impl Scene {
              faults: {{enabled: true, stateFolder: /state, settle: 1s, configMapNamespace: \"{namespace}\"}}\n",
         );
         let site = Site::new(name, &config).await;
-        // Folders of this process are as the process sees them.
+        // The agent is a process of this machine, so its state folder has the path of this machine.
         let config = config.replace("/state", site.host.path("/state").to_str().unwrap());
         site.host.file("/agent.yaml", &config);
         let libraries = site.host.path(&format!("{DRIVER}/lib64/driver"));
@@ -65,7 +65,7 @@ impl Scene {
         format!("jobs-{}", self.site.node)
     }
 
-    /// A job of one pod that holds device 3 of this node, and all that its dump needs but the reset ConfigMap.
+    /// Creates a job of one Pod on device 3, with everything that its dump needs except the reset ConfigMap.
     async fn job(&self) {
         let (client, namespace) = (&self.site.client, self.namespace());
         let own = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
@@ -89,26 +89,26 @@ impl Scene {
         create(&self.site.client, &self.namespace(), config_map("reset-config-bert", &data)).await.unwrap();
     }
 
-    /// What ClusterD took, as `assertion id`, the id without its node.
-    fn taken(&self) -> Vec<String> {
+    /// The faults of this node that ClusterD accepted, as `assertion id`, without the node's name in the id.
+    fn accepted(&self) -> Vec<String> {
         let prefix = format!("{}.", self.site.node);
         self.clusterd.with(|core, _| {
-            let taken = core.ledger().taken.iter().filter(|taken| taken.node == self.site.node);
-            taken
-                .map(|taken| format!("{} {}", taken.assertion, taken.fault_id.replace(&prefix, "")))
+            let accepted = core.ledger().accepted.iter().filter(|accepted| accepted.node == self.site.node);
+            accepted
+                .map(|accepted| format!("{} {}", accepted.assertion, accepted.fault_id.replace(&prefix, "")))
                 .collect()
         })
     }
 
-    async fn has_taken(&self, agent: &Agent, assertions: &[&str]) -> Vec<String> {
-        let what = format!("ClusterD has taken {assertions:?}");
-        let taken = eventually(&what, TEST_TIMEOUT, || async {
-            let taken = self.taken();
-            let now: Vec<&str> = taken.iter().filter_map(|text| text.split(' ').next()).collect();
-            if now == assertions { Ok(taken) } else { Err(format!("{taken:?}")) }
+    async fn has_accepted(&self, agent: &Agent, assertions: &[&str]) -> Vec<String> {
+        let what = format!("ClusterD has accepted {assertions:?}");
+        let accepted = eventually(&what, TEST_TIMEOUT, || async {
+            let accepted = self.accepted();
+            let now: Vec<&str> = accepted.iter().filter_map(|text| text.split(' ').next()).collect();
+            if now == assertions { Ok(accepted) } else { Err(format!("{accepted:?}")) }
         });
-        match taken.await {
-            Ok(taken) => taken,
+        match accepted.await {
+            Ok(accepted) => accepted,
             Err(error) => panic!("{error}\n{}", agent.get("/status").1),
         }
     }
@@ -132,8 +132,8 @@ impl Scene {
         .unwrap();
     }
 
-    /// Nothing waits and nothing stands at ClusterD.
-    async fn is_over(&self, agent: &Agent) {
+    /// Waits until no fault is open, and checks that ClusterD has none of this node.
+    async fn all_faults_ended(&self, agent: &Agent) {
         eventually("no fault is open", TEST_TIMEOUT, || async {
             let status: Value =
                 serde_json::from_str(&agent.get("/status").1).map_err(|error| error.to_string())?;
@@ -142,15 +142,15 @@ impl Scene {
         })
         .await
         .unwrap();
-        let standing = self.clusterd.with(|core, _| core.statistic());
-        assert!(!standing.values().any(|faults| faults.contains(&self.site.node)), "{standing:?}");
+        let shown = self.clusterd.with(|core, _| core.statistic());
+        assert!(!shown.values().any(|faults| faults.contains(&self.site.node)), "{shown:?}");
     }
 }
 
-/// One ClusterD for all tests, as a cluster has one: it writes one ConfigMap. On a thread of its own, which outlives the
-/// tests.
-async fn clusterd() -> &'static StandIn {
-    static CLUSTERD: tokio::sync::OnceCell<&StandIn> = tokio::sync::OnceCell::const_new();
+/// The ClusterD of all tests, since a cluster has one, which writes one ConfigMap. It runs on a separate thread, because the
+/// runtime of a test ends with the test.
+async fn clusterd() -> &'static FakeClusterd {
+    static CLUSTERD: tokio::sync::OnceCell<&FakeClusterd> = tokio::sync::OnceCell::const_new();
     CLUSTERD
         .get_or_init(|| async {
             let cluster = rig().await.cluster;
@@ -158,11 +158,11 @@ async fn clusterd() -> &'static StandIn {
             std::thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                 runtime.block_on(async {
-                    let stand_in = Arc::new(StandIn::start(Settings::default()).await.unwrap());
-                    let kept: &'static StandIn = Box::leak(Box::new(Arc::clone(&stand_in)));
+                    let clusterd = Arc::new(FakeClusterd::start(Settings::default()).await.unwrap());
+                    let kept: &'static FakeClusterd = Box::leak(Box::new(Arc::clone(&clusterd)));
                     let _ = sender.send(kept);
                     let client = cluster.client().await.unwrap();
-                    swansong_fake_clusterd::cluster::run(client, stand_in).await;
+                    swansong_fake_clusterd::cluster::run(client, clusterd).await;
                 });
             });
             started.await.unwrap()
@@ -170,7 +170,7 @@ async fn clusterd() -> &'static StandIn {
         .await
 }
 
-/// What Volcano and ClusterD bring along.
+/// Applies the definitions and the namespace that Volcano and ClusterD install.
 async fn definitions() {
     static READY: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
     READY
@@ -194,44 +194,44 @@ async fn definitions() {
 }
 
 #[tokio::test]
-async fn a_fault_is_told_when_its_job_can_dump_and_taken_back_when_it_has() {
+async fn fault_is_sent_when_its_job_can_dump_and_withdrawn_after_the_dump() {
     let scene = Scene::new("fault-story").await;
     let (node, namespace) = (scene.site.node.clone(), scene.namespace());
     let agent = scene.site.start();
     scene.relayed("True", "AllRelayed").await;
 
-    // Nothing would be saved: the reset ConfigMap is missing.
+    // No checkpoint would be saved, since the reset ConfigMap is missing.
     scene.script.event(3, HBM, CRITICAL, OCCUR, "HBM");
     scene.expect_events(&namespace, "Pod", "bert-master-0", &["DeviceFault", "FaultHeldBack"]).await;
     scene.expect_events(&namespace, "AscendJob", "bert", &["FaultHeldBack"]).await;
     scene.expect_events("default", "Node", &node, &["DeviceFault", "FaultHeldBack"]).await;
     scene.relayed("False", "FaultHeldBack").await;
-    assert_eq!(scene.taken(), [""; 0]);
+    assert_eq!(scene.accepted(), [""; 0]);
 
     scene.reset_config().await;
-    let taken = scene.has_taken(&agent, &["occur"]).await;
-    assert!(taken[0].starts_with("occur npu3.80E01801."), "{taken:?}");
+    let accepted = scene.has_accepted(&agent, &["occur"]).await;
+    assert!(accepted[0].starts_with("occur npu3.80E01801."), "{accepted:?}");
     scene.clusterd.with(|core, _| {
         let ledger = core.ledger();
         let kills = ledger.kills.iter().filter(|kill| kill.node == node).count();
-        assert_eq!((kills, ledger.harm.len(), ledger.dropped.len()), (1, 0, 0));
-        let taken = ledger.taken.iter().find(|taken| taken.node == node).unwrap();
-        assert_eq!((taken.devices.as_slice(), taken.code.as_str()), (&[3][..], "020011001"));
+        assert_eq!((kills, ledger.misdirected.len(), ledger.dropped.len()), (1, 0, 0));
+        let accepted = ledger.accepted.iter().find(|accepted| accepted.node == node).unwrap();
+        assert_eq!((accepted.devices.as_slice(), accepted.code.as_str()), (&[3][..], "020011001"));
     });
     scene.expect_events(&namespace, "Pod", "bert-master-0", &["FaultRelayed"]).await;
     scene.expect_events(&namespace, "AscendJob", "bert", &["FaultRelayed"]).await;
     scene.relayed("True", "AllRelayed").await;
 
-    // The job has dumped: the fault has done what it was for, though it stands.
+    // The fault is withdrawn after the dump, although it is still active.
     let saved = json!({"metadata": {"annotations": {"ProcessRecoverStatus": "dump-success"}}});
     let group = ["--namespace", &namespace, "patch", "podgroup", "bert-1", "--type=merge", "--patch"];
     scene.site.cluster.kubectl(&[&group[..], &[saved.to_string().as_str()]].concat()).await.unwrap();
     scene.expect_events(&namespace, "AscendJob", "bert", &["DumpSucceeded"]).await;
-    let taken = scene.has_taken(&agent, &["occur", "recover"]).await;
-    assert_eq!(taken[0].split(' ').next_back(), taken[1].split(' ').next_back());
+    let accepted = scene.has_accepted(&agent, &["occur", "recover"]).await;
+    assert_eq!(accepted[0].split(' ').next_back(), accepted[1].split(' ').next_back());
 
     scene.script.event(3, HBM, CRITICAL, RECOVER, "HBM");
-    scene.is_over(&agent).await;
+    scene.all_faults_ended(&agent).await;
     scene
         .expect_events(
             "default",
@@ -243,69 +243,69 @@ async fn a_fault_is_told_when_its_job_can_dump_and_taken_back_when_it_has() {
 }
 
 #[tokio::test]
-async fn what_ends_while_the_agent_is_dead_is_told_by_the_next_one() {
+async fn end_of_a_fault_is_sent_after_a_restart_of_the_agent() {
     let scene = Scene::new("fault-restart").await;
     scene.reset_config().await;
     let agent = scene.site.start();
     scene.script.event(3, HBM, CRITICAL, OCCUR, "HBM");
-    let before = scene.has_taken(&agent, &["occur"]).await;
+    let before = scene.has_accepted(&agent, &["occur"]).await;
     agent.kill();
     scene.script.event(3, HBM, CRITICAL, RECOVER, "HBM");
     let agent = scene.site.start();
-    let after = scene.has_taken(&agent, &["occur", "recover"]).await;
+    let after = scene.has_accepted(&agent, &["occur", "recover"]).await;
     assert_eq!(after[1], before[0].replace("occur", "recover"));
-    scene.is_over(&agent).await;
+    scene.all_faults_ended(&agent).await;
     let effects = scene.clusterd.with(|core, _| {
-        let taken = core.ledger().taken.iter().filter(|taken| taken.node == scene.site.node);
-        taken.map(|taken| taken.effect).collect::<Vec<_>>()
+        let accepted = core.ledger().accepted.iter().filter(|accepted| accepted.node == scene.site.node);
+        accepted.map(|accepted| accepted.effect).collect::<Vec<_>>()
     });
     assert!(!effects.contains(&Effect::Unknown), "{effects:?}");
 }
 
 #[tokio::test]
-async fn where_clusterd_doesnt_answer_it_is_told_by_a_config_map() {
-    // A port that nobody listens on.
+async fn unreachable_clusterd_gets_faults_by_config_map() {
+    // A port without a listener.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let section = format!("clusterd: {{dial: false, address: \"{closed}\", timeout: 1s}}");
     let scene = Scene::with("fault-map", &section, "default").await;
     scene.reset_config().await;
     let agent = scene.site.start();
     scene.script.event(3, HBM, CRITICAL, OCCUR, "HBM");
-    scene.has_taken(&agent, &["occur"]).await;
+    scene.has_accepted(&agent, &["occur"]).await;
     scene.script.event(3, HBM, CRITICAL, RECOVER, "HBM");
-    scene.has_taken(&agent, &["occur", "recover"]).await;
-    scene.is_over(&agent).await;
+    scene.has_accepted(&agent, &["occur", "recover"]).await;
+    scene.all_faults_ended(&agent).await;
     assert!(agent.get("/metrics").1.contains("route=\"config_map\",result=\"ok\"} 2"));
 }
 
 /// MindCluster's code of a device that has dropped.
 const DROPPED: u32 = 0x40F8_4E00;
 
-/// A job that asks for it and only dumps has its lost ranks told directly, once ClusterD has the fault.
+/// The lost ranks of a job with `swansong.dev/fast-dump` are reported once ClusterD has the fault.
 #[tokio::test]
-async fn a_job_that_asks_for_a_fast_dump_has_its_ranks_told_directly() {
+async fn lost_ranks_of_a_job_with_fast_dump_are_reported() {
     let scene = Scene::new("fault-fast").await;
     let namespace = scene.namespace();
     scene.reset_config().await;
     let pods: Api<Pod> = Api::namespaced(scene.site.client.clone(), &namespace);
-    let asks = Patch::Merge(json!({"metadata": {"annotations": {"swansong.dev/fast-dump": "true"}}}));
-    pods.patch("bert-master-0", &PatchParams::default(), &asks).await.unwrap();
+    let fast_dump = Patch::Merge(json!({"metadata": {"annotations": {"swansong.dev/fast-dump": "true"}}}));
+    pods.patch("bert-master-0", &PatchParams::default(), &fast_dump).await.unwrap();
     let agent = scene.site.start();
 
-    // What isn't certainly lost goes the ordinary way.
+    // An HBM fault doesn't prove that the rank is lost, so no rank is reported.
     scene.script.event(3, HBM, CRITICAL, OCCUR, "HBM").event(3, HBM, CRITICAL, RECOVER, "HBM");
     scene.script.event(3, HBM, CRITICAL, OCCUR, "HBM");
-    scene.has_taken(&agent, &["occur"]).await;
+    scene.has_accepted(&agent, &["occur"]).await;
     scene.script.event(3, HBM, CRITICAL, RECOVER, "HBM");
-    scene.has_taken(&agent, &["occur", "recover"]).await;
+    scene.has_accepted(&agent, &["occur", "recover"]).await;
     let reported = |core: &swansong_fake_clusterd::Core| core.ledger().reported.clone();
     assert_eq!(scene.clusterd.with(|core, _| reported(core)), []);
 
-    // ClusterD doesn't know the job.
+    // The job isn't registered at ClusterD.
     scene.script.event(3, DROPPED, CRITICAL, OCCUR, "gone");
     scene.expect_events(&namespace, "AscendJob", "bert", &["FaultRelayed", "RanksNotReported"]).await;
     scene.script.event(3, DROPPED, CRITICAL, RECOVER, "back");
-    scene.has_taken(&agent, &["occur", "recover", "occur", "recover"]).await;
+    scene.has_accepted(&agent, &["occur", "recover", "occur", "recover"]).await;
     assert_eq!(scene.clusterd.with(|core, _| reported(core)), []);
 
     scene.clusterd.with(|core, _| core.register("job-1"));
@@ -325,14 +325,13 @@ async fn a_job_that_asks_for_a_fast_dump_has_its_ranks_told_directly() {
     }
 }
 
-/// The cluster gets to classify a fault as harmless while it waits: then nothing ends by it.
 #[tokio::test]
-async fn a_fault_that_is_classified_anew_is_told_as_what_it_is_now() {
-    let scene = Scene::new("fault-anew").await;
+async fn changed_classification_withdraws_and_sends_the_fault() {
+    let scene = Scene::new("fault-classified").await;
     scene.reset_config().await;
     let file = scene.site.host.path("/classes.json");
     let classify = |text: &str| {
-        // In one step, as a mounted ConfigMap changes.
+        // Atomically, like an update of a mounted ConfigMap.
         let new = file.with_extension("new");
         std::fs::write(&new, text).unwrap();
         std::fs::rename(&new, &file).unwrap();
@@ -345,26 +344,30 @@ async fn a_fault_that_is_classified_anew_is_told_as_what_it_is_now() {
     let agent = scene.site.start();
     // Device 5 has no pod.
     scene.script.event(5, 0x8000_AAAA, CRITICAL, OCCUR, "made up");
-    let before = scene.has_taken(&agent, &["occur"]).await;
+    let before = scene.has_accepted(&agent, &["occur"]).await;
     classify(r#"{"NotHandleFaultCodes": ["8000AAAA"]}"#);
-    let after = scene.has_taken(&agent, &["occur", "recover"]).await;
-    assert_eq!(after[1], before[0].replace("occur", "recover"), "ClusterD need do nothing about it any more");
+    let after = scene.has_accepted(&agent, &["occur", "recover"]).await;
+    assert_eq!(
+        after[1],
+        before[0].replace("occur", "recover"),
+        "withdrawn, since ClusterD doesn't handle it any more"
+    );
     classify(r#"{"SeparateNPUCodes": ["8000AAAA"]}"#);
-    let again = scene.has_taken(&agent, &["occur", "recover", "occur"]).await;
+    let again = scene.has_accepted(&agent, &["occur", "recover", "occur"]).await;
     assert_ne!(again[2], before[0]);
     scene.script.event(5, 0x8000_AAAA, CRITICAL, RECOVER, "made up");
-    scene.is_over(&agent).await;
+    scene.all_faults_ended(&agent).await;
 }
 
-/// As many kills as `SWANSONG_KILLS` says, which `make soak` sets; a few otherwise.
+/// The number of kills: `SWANSONG_KILLS`, which `make soak` sets.
 fn kills() -> u32 {
     std::env::var("SWANSONG_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(8)
 }
 
-/// Faults come and go all the while, also when no agent lives. When it is over ClusterD has what stands and nothing else;
-/// no fault came back, and none changed its id.
+/// Faults begin and end while the agent is killed and restarted. At the end ClusterD has exactly the active faults; no ended
+/// fault was sent again, and no fault changed its id.
 #[tokio::test]
-async fn an_agent_that_is_killed_again_and_again_loses_and_swaps_nothing() {
+async fn agent_killed_again_and_again_loses_no_fault() {
     let scene = Scene::new("fault-kills").await;
     scene.reset_config().await;
     let mut random = fastrand::Rng::with_seed(7);
@@ -372,7 +375,7 @@ async fn an_agent_that_is_killed_again_and_again_loses_and_swaps_nothing() {
     let mut agent = scene.site.start();
     for _ in 0..kills() {
         for _ in 0..random.u8(1..5) {
-            // Devices without a pod: what ends a job is the other tests' matter.
+            // On devices without a Pod, so that no preflight delays the faults.
             let fault = (random.u32(4..8), 0x8000_0000 + random.u32(0..3));
             let assertion = if truth.remove(&fault) { RECOVER } else { OCCUR };
             if assertion == OCCUR {
@@ -381,17 +384,17 @@ async fn an_agent_that_is_killed_again_and_again_loses_and_swaps_nothing() {
             scene.script.event(fault.0, fault.1, CRITICAL, assertion, "made up");
             tokio::time::sleep(Duration::from_millis(random.u64(0..400))).await;
         }
-        // At whatever moment: that is what is tried.
+        // The agent is killed at a random time.
         tokio::time::sleep(Duration::from_millis(random.u64(0..2500))).await;
         agent.kill();
         agent = scene.site.start();
     }
     let expected: Vec<String> = truth.iter().map(|(npu, code)| format!("npu{npu}.{code:X}")).collect();
-    eventually("ClusterD has what stands, and nothing else", Duration::from_mins(3), || async {
+    eventually("ClusterD has exactly the active faults", Duration::from_mins(3), || async {
         let data = scene.clusterd.with(|core, _| core.statistic());
         let faults = data.get("PublicFaults").cloned().unwrap_or_default();
-        let standing = swansong_clusterd::statistic::node_faults(Some(&faults), None, &scene.site.node);
-        let ids = standing.map_err(|error| error.to_string())?.faults;
+        let shown = swansong_clusterd::statistic::node_faults(Some(&faults), None, &scene.site.node);
+        let ids = shown.map_err(|error| error.to_string())?.faults;
         let prefix = format!("{}.", scene.site.node);
         let mut there: Vec<String> = ids
             .iter()
@@ -409,13 +412,13 @@ async fn an_agent_that_is_killed_again_and_again_loses_and_swaps_nothing() {
     })
     .await
     .unwrap();
-    let mut over = std::collections::BTreeSet::new();
+    let mut ended = std::collections::BTreeSet::new();
     scene.clusterd.with(|core, _| {
-        for taken in core.ledger().taken.iter().filter(|taken| taken.node == scene.site.node) {
-            if taken.assertion == "recover" {
-                over.insert(taken.fault_id.clone());
+        for accepted in core.ledger().accepted.iter().filter(|accepted| accepted.node == scene.site.node) {
+            if accepted.assertion == "recover" {
+                ended.insert(accepted.fault_id.clone());
             } else {
-                assert!(!over.contains(&taken.fault_id), "{} came back", taken.fault_id);
+                assert!(!ended.contains(&accepted.fault_id), "{} was sent after its end", accepted.fault_id);
             }
         }
     });

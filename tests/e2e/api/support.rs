@@ -90,7 +90,7 @@ pub(crate) fn swansong<const N: usize>(arguments: [&str; N]) -> Command {
     command
 }
 
-/// A webhook process, ended when this is dropped or the test process ends in whatever way.
+/// A webhook process that ends when this is dropped or the test process ends.
 pub(crate) struct Webhook {
     pub(crate) address: String,
     health_address: String,
@@ -125,7 +125,7 @@ impl Webhook {
                 return webhook;
             }
         }
-        panic!("the webhook told no address:\n{}", webhook.log().join("\n"));
+        panic!("the webhook logged no address:\n{}", webhook.log().join("\n"));
     }
 
     /// Everything it has written so far, line by line.
@@ -154,8 +154,8 @@ pub(crate) fn http_get(address: &str, path: &str) -> String {
     answer
 }
 
-/// The command under a shell that tells its pid and ends it when its own standard input closes, so that nothing is left
-/// however the test ends.
+/// The command under a shell that prints its PID and ends it when the shell's standard input closes. So no process remains
+/// when the test is killed.
 pub(crate) fn tied(command: &Command) -> Command {
     let mut shell = Command::new("sh");
     shell

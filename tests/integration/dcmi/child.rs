@@ -1,4 +1,4 @@
-//! `swansong dcmi`, started and read.
+//! Starts `swansong dcmi` and reads its output.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
@@ -13,10 +13,9 @@ use swansong_fake_dcmi::{SCRIPT_VARIABLE, Script, build, build_without};
 use swansong_fault_model::{ActiveFault, Assertion, FaultEvent, SourceUpdate, Subject};
 use tempfile::TempDir;
 
-/// Far more than anything takes.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// The process, ended when it is dropped.
+/// The process, which is killed when this is dropped.
 pub(crate) struct Watch {
     process: Child,
     stdin: Option<ChildStdin>,
@@ -26,18 +25,17 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// With a library that has all functions but some, after `write`.
+    /// Starts it with a library that lacks some functions and the script that `write` makes.
     pub(crate) fn without(functions: &[&str], flags: &[&str], write: impl FnOnce(&Script)) -> Self {
-        Self::held(functions, flags, Stdio::piped(), write)
+        Self::with_stdin(functions, flags, Stdio::piped(), write)
     }
 
-    /// With a library that has all functions.
+    /// Starts it with a library that has all functions.
     pub(crate) fn start(flags: &[&str], write: impl FnOnce(&Script)) -> Self {
         Self::without(&[], flags, write)
     }
 
-    /// With somebody else at its stdin.
-    pub(crate) fn held(
+    pub(crate) fn with_stdin(
         functions: &[&str],
         flags: &[&str],
         stdin: Stdio,
@@ -61,7 +59,7 @@ impl Watch {
             .expect("it starts");
         let stdin = process.stdin.take();
         let stdout = BufReader::new(process.stdout.take().expect("its stdout"));
-        // A line that isn't taken keeps the next in the pipe.
+        // The channel has no capacity, so unread lines fill the pipe.
         let (sender, lines) = sync_channel(0);
         thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
@@ -79,12 +77,12 @@ impl Watch {
         self.lines.recv_timeout(TEST_TIMEOUT).ok()
     }
 
-    /// The next line, if it comes soon.
-    pub(crate) fn quick_line(&self, patience: Duration) -> Option<Line> {
-        self.lines.recv_timeout(patience).ok()
+    /// The next line within `timeout`.
+    pub(crate) fn line_within(&self, timeout: Duration) -> Option<Line> {
+        self.lines.recv_timeout(timeout).ok()
     }
 
-    /// The first line that `wanted` makes something of; others are passed over.
+    /// The first line for which `wanted` returns a value.
     pub(crate) fn find<T>(&self, mut wanted: impl FnMut(Line) -> Option<T>) -> T {
         let begun = Instant::now();
         while begun.elapsed() < TEST_TIMEOUT {
@@ -103,28 +101,28 @@ impl Watch {
         })
     }
 
-    /// Once events come, and every device was asked since.
+    /// Waits until events are delivered and every device was polled afterwards.
     pub(crate) fn subscribed(&self) -> State {
         let state = self.state(|mode| *mode == Mode::Subscribed);
         for device in &state.devices {
-            self.all(device.physical, |_| true);
+            self.snapshot(device.physical, |_| true);
         }
         state
     }
 
-    /// All that stands at an NPU, once it is as `wanted`.
-    pub(crate) fn all(&self, npu: u32, wanted: impl Fn(&[ActiveFault]) -> bool) -> Vec<ActiveFault> {
+    /// The first snapshot of an NPU that is as `wanted`.
+    pub(crate) fn snapshot(&self, npu: u32, wanted: impl Fn(&[ActiveFault]) -> bool) -> Vec<ActiveFault> {
         self.find(|line| match line {
-            Line::Update(SourceUpdate::Snapshot { subject, faults: standing, .. })
-                if subject == Subject::Npu(npu) && wanted(&standing) =>
+            Line::Update(SourceUpdate::Snapshot { subject, faults, .. })
+                if subject == Subject::Npu(npu) && wanted(&faults) =>
             {
-                Some(standing)
+                Some(faults)
             }
             _ => None,
         })
     }
 
-    pub(crate) fn blind(&self, npu: u32) -> String {
+    pub(crate) fn unavailable(&self, npu: u32) -> String {
         self.find(|line| match line {
             Line::Update(SourceUpdate::Unavailable { subject, reason: why })
                 if subject == Subject::Npu(npu) =>
@@ -149,16 +147,14 @@ impl Watch {
         })
     }
 
-    /// Everything that it says until `done`, put together: which codes stand at which NPU.
-    pub(crate) fn view(&self, mut done: impl FnMut(&BTreeSet<(u32, u64)>, Counts) -> bool) {
-        let (mut view, mut counts) = (BTreeSet::new(), Counts::default());
+    /// Applies all updates to a set of NPUs and active codes until it is as `done`.
+    pub(crate) fn active_codes(&self, mut done: impl FnMut(&BTreeSet<(u32, u64)>, Counts) -> bool) {
+        let (mut active, mut counts) = (BTreeSet::new(), Counts::default());
         self.find(|line| {
             match line {
-                Line::Update(SourceUpdate::Snapshot {
-                    subject: Subject::Npu(npu), faults: standing, ..
-                }) => {
-                    view.retain(|(other, _)| *other != npu);
-                    view.extend(standing.iter().map(|fault| (npu, fault.code.number())));
+                Line::Update(SourceUpdate::Snapshot { subject: Subject::Npu(npu), faults, .. }) => {
+                    active.retain(|(other, _)| *other != npu);
+                    active.extend(faults.iter().map(|fault| (npu, fault.code.number())));
                 }
                 Line::Update(SourceUpdate::Event(FaultEvent {
                     subject: Subject::Npu(npu),
@@ -166,32 +162,31 @@ impl Watch {
                     assertion,
                     ..
                 })) => match assertion {
-                    Assertion::Occur => drop(view.insert((npu, code.number()))),
-                    Assertion::Recover => drop(view.remove(&(npu, code.number()))),
+                    Assertion::Occur => drop(active.insert((npu, code.number()))),
+                    Assertion::Recover => drop(active.remove(&(npu, code.number()))),
                     Assertion::Once => {}
                 },
                 Line::Alive(now) => counts = now,
                 _ => {}
             }
-            done(&view, counts).then_some(())
+            done(&active, counts).then_some(())
         });
     }
 
-    /// What it says last.
-    pub(crate) fn last_words(&self) -> String {
+    /// The reason in its last line.
+    pub(crate) fn end_reason(&self) -> String {
         self.find(|line| match line {
             Line::Ended(why) => Some(why),
             _ => None,
         })
     }
 
-    /// Nobody holds its stdin any more.
-    pub(crate) fn close(&mut self) {
+    pub(crate) fn close_stdin(&mut self) {
         self.stdin = None;
     }
 
-    /// How it ends by itself: a code, or the number of a signal.
-    pub(crate) fn end(&mut self) -> Result<i32, i32> {
+    /// Waits for its exit code, or the number of the signal that ended it.
+    pub(crate) fn wait(&mut self) -> Result<i32, i32> {
         let begun = Instant::now();
         loop {
             if let Some(status) = self.process.try_wait().expect("waited for") {
@@ -210,6 +205,6 @@ impl Drop for Watch {
     }
 }
 
-pub(crate) fn codes(standing: &[ActiveFault]) -> Vec<&str> {
-    standing.iter().map(|fault| fault.code.as_str()).collect()
+pub(crate) fn codes(faults: &[ActiveFault]) -> Vec<&str> {
+    faults.iter().map(|fault| fault.code.as_str()).collect()
 }

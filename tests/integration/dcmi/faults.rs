@@ -1,4 +1,4 @@
-//! What the process says of a driver that behaves, and of one that doesn't.
+//! The output of the process, with a healthy driver and with failures.
 
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -6,22 +6,22 @@ use std::time::{Duration, Instant};
 
 use swansong_dcmi::Api;
 use swansong_dcmi::watch::{Line, Mode};
-use swansong_fake_dcmi::flood_leaves;
+use swansong_fake_dcmi::codes_after_flood;
 use swansong_fault_model::{Assertion, Severity, SourceUpdate, Subject};
 
 use super::child::{TEST_TIMEOUT, Watch, codes};
 
-/// What a flood leaves, as NPUs and codes.
-fn leaves(count: u32) -> Vec<(u32, u64)> {
-    flood_leaves(count, 8, 0x8000_0000).into_iter().map(|(npu, code)| (npu, code.into())).collect()
+/// The active codes after a flood, with their NPUs.
+fn remaining(count: u32) -> Vec<(u32, u64)> {
+    codes_after_flood(count, 8, 0x8000_0000).into_iter().map(|(npu, code)| (npu, code.into())).collect()
 }
 
-/// So that nothing but what is wanted makes it ask again.
-const SELDOM: [&str; 4] = ["--poll", "1h", "--repoll", "1h"];
+/// Flags without polls during a test.
+const WITHOUT_POLLS: [&str; 4] = ["--poll", "1h", "--repoll", "1h"];
 
 #[test]
 fn reports_active_faults_first_and_then_events() {
-    let watch = Watch::start(&SELDOM, |script| {
+    let watch = Watch::start(&WITHOUT_POLLS, |script| {
         script.card(0, 2).card(1, 1).physical(0, 4).physical(1, 5).physical(2, 0);
         script.codes(1, &[0x80E0_1801]);
     });
@@ -30,9 +30,9 @@ fn reports_active_faults_first_and_then_events() {
     assert_eq!(state.driver_version.as_deref(), Some("25.5.0"));
     let physical: Vec<u32> = state.devices.iter().map(|device| device.physical).collect();
     assert_eq!(physical, [4, 5, 0]);
-    assert!(watch.all(4, |_| true).is_empty());
-    assert_eq!(codes(&watch.all(5, |_| true)), ["80E01801"]);
-    assert!(watch.all(0, |_| true).is_empty());
+    assert!(watch.snapshot(4, |_| true).is_empty());
+    assert_eq!(codes(&watch.snapshot(5, |_| true)), ["80E01801"]);
+    assert!(watch.snapshot(0, |_| true).is_empty());
 
     watch.script.event(2, 0x8107_8603, 1, 1, "node type=NIC, link down");
     let event = watch.event();
@@ -50,7 +50,7 @@ fn reports_active_faults_first_and_then_events() {
 
 #[test]
 fn watches_through_the_second_generation_of_the_api() {
-    let watch = Watch::without(&["V1"], &SELDOM, |script| {
+    let watch = Watch::without(&["V1"], &WITHOUT_POLLS, |script| {
         script.card(0, 2).physical(1, 9);
     });
     assert_eq!(watch.subscribed().api, Api::V2);
@@ -85,8 +85,8 @@ fn exits_after_the_initialization_timeout() {
     let mut watch = Watch::without(&["V2"], &flags, |script| {
         script.init_fails(-1, -8010);
     });
-    assert!(watch.last_words().contains("dcmi_init: -8010"));
-    assert_eq!(watch.end(), Ok(1));
+    assert!(watch.end_reason().contains("dcmi_init: -8010"));
+    assert_eq!(watch.wait(), Ok(1));
 }
 
 #[test]
@@ -110,12 +110,12 @@ fn exits_if_the_file_is_no_library() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("it starts");
-    // With its stdin it would end for another reason.
+    // Closing its stdin would end the process for another reason.
     let _stdin = process.stdin.take();
     let output = process.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stdout).expect("text");
-    assert!(said.contains("/no/such/libdcmi.so can't be loaded"), "{said}");
+    let output = String::from_utf8(output.stdout).expect("text");
+    assert!(output.contains("/no/such/libdcmi.so can't be loaded"), "{output}");
 }
 
 #[test]
@@ -132,9 +132,9 @@ fn polls_products_without_subscription() {
         let state = watch.state(|mode| matches!(mode, Mode::Polling(_)));
         assert!(matches!(&state.mode, Mode::Polling(why) if why.contains(reason)), "{state:?} {tries}");
         watch.script.codes(2, &[0x80E0_1801]);
-        assert_eq!(codes(&watch.all(2, |standing| !standing.is_empty())), ["80E01801"]);
+        assert_eq!(codes(&watch.snapshot(2, |faults| !faults.is_empty())), ["80E01801"]);
         watch.script.codes(2, &[]);
-        watch.all(2, <[_]>::is_empty);
+        watch.snapshot(2, <[_]>::is_empty);
     }
 }
 
@@ -143,8 +143,8 @@ fn retries_the_subscription() {
     let watch = Watch::start(&["--subscribe-interval", "2s"], |script| {
         script.result("subscribe", -8020, None);
     });
-    // The devices are asked before the first try has a successor.
-    watch.all(7, |_| true);
+    // The devices are polled before the second attempt.
+    watch.snapshot(7, |_| true);
     watch.script.result("subscribe", 0, None);
     watch.subscribed();
     watch.script.event(0, 0x80E0_1801, 2, 1, "");
@@ -158,11 +158,11 @@ fn reports_a_dropped_card_and_its_return() {
     });
     watch.subscribed();
     watch.script.result("health", -8012, Some(3));
-    let standing = watch.all(3, |standing| standing.len() == 2);
-    assert_eq!(codes(&standing), ["80E01801", "40F84E00"]);
-    assert_eq!(standing[1].severity, Some(Severity::Critical));
+    let faults = watch.snapshot(3, |faults| faults.len() == 2);
+    assert_eq!(codes(&faults), ["80E01801", "40F84E00"]);
+    assert_eq!(faults[1].severity, Some(Severity::Critical));
     watch.script.codes(3, &[]).result("health", 0, Some(3));
-    watch.all(3, <[_]>::is_empty);
+    watch.snapshot(3, <[_]>::is_empty);
 }
 
 #[test]
@@ -185,51 +185,53 @@ fn unresponsive_device_is_unavailable_and_not_healthy() {
             _ => None,
         });
         watch.script.result(function, 0, None);
-        watch.all(1, <[_]>::is_empty);
+        watch.snapshot(1, <[_]>::is_empty);
     }
 }
 
 #[test]
 fn absent_device_is_unavailable() {
-    let watch = Watch::start(&SELDOM, |script| {
+    let watch = Watch::start(&WITHOUT_POLLS, |script| {
         script.health(6, u32::MAX);
     });
-    assert!(watch.blind(6).contains("absent"));
+    assert!(watch.unavailable(6).contains("absent"));
 }
 
 #[test]
 fn burst_of_ten_thousand_events_is_received_or_counted_as_lost() {
-    // Not all of them come to an end.
+    // The last four occurrences have no recovery.
     const COUNT: u32 = 10_004;
-    let watch = Watch::start(&SELDOM, |_| {});
+    let watch = Watch::start(&WITHOUT_POLLS, |_| {});
     watch.subscribed();
     watch.script.flood(COUNT, 0, 0x8000_0000);
-    let leaves = leaves(COUNT);
-    watch.view(|view, counts| counts.events + counts.lost == u64::from(COUNT) && view.iter().eq(&leaves));
+    let remaining = remaining(COUNT);
+    watch.active_codes(|active, counts| {
+        counts.events + counts.lost == u64::from(COUNT) && active.iter().eq(&remaining)
+    });
 }
 
 #[test]
 fn polls_for_events_lost_without_a_reader() {
     const COUNT: u32 = 20_004;
-    let watch = Watch::start(&SELDOM, |_| {});
+    let watch = Watch::start(&WITHOUT_POLLS, |_| {});
     watch.subscribed();
     // The pipe holds 64 KiB and the queue 4096 events.
-    watch.script.flood(COUNT, 0, 0x8000_0000).line("over");
+    watch.script.flood(COUNT, 0, 0x8000_0000).line("end");
     let begun = Instant::now();
-    while !watch.script.violations().contains("no command over") {
+    while !watch.script.violations().contains("no command end") {
         assert!(begun.elapsed() < TEST_TIMEOUT, "the flood doesn't end");
         sleep(Duration::from_millis(5));
     }
-    let leaves = leaves(COUNT);
-    assert_eq!(leaves.len(), 4);
-    watch.view(|view, counts| counts.lost > 10_000 && view.iter().eq(&leaves));
+    let remaining = remaining(COUNT);
+    assert_eq!(remaining.len(), 4);
+    watch.active_codes(|active, counts| counts.lost > 10_000 && active.iter().eq(&remaining));
 }
 
 #[test]
 fn receives_ten_thousand_events_a_minute() {
-    // Three seconds of it.
+    // Three seconds of events.
     const COUNT: u32 = 500;
-    let watch = Watch::start(&SELDOM, |_| {});
+    let watch = Watch::start(&WITHOUT_POLLS, |_| {});
     watch.subscribed();
     watch.script.flood(COUNT, 10_000, 0x8000_0000);
     let counts = watch.counts(|counts| counts.events >= u64::from(COUNT));
@@ -238,13 +240,13 @@ fn receives_ten_thousand_events_a_minute() {
 
 #[test]
 fn counts_events_of_unknown_devices_and_invalid_events() {
-    let watch = Watch::start(&SELDOM, |script| {
+    let watch = Watch::start(&WITHOUT_POLLS, |script| {
         script.card(0, 1);
     });
     watch.subscribed();
     let script = &watch.script;
     script.event(700, 0x80E0_1801, 2, 1, "");
-    // No fault; the event id 0; a severity and an assertion that nobody knows; no record at all.
+    // No fault; the event id 0; an unknown severity and an unknown assertion; no record.
     let mut record = [0xFF_u8; 360];
     script.raw(&record);
     record[..4].fill(0);
@@ -282,12 +284,12 @@ fn lists_devices_at_an_event_of_a_new_one() {
 
 #[test]
 fn polls_a_device_after_its_reset() {
-    let watch = Watch::start(&SELDOM, |script| {
+    let watch = Watch::start(&WITHOUT_POLLS, |script| {
         script.card(0, 1).codes(0, &[0x80E0_1801]);
     });
     watch.subscribed();
     watch.script.codes(0, &[]).event(0, 0x8C2F_A009, 0, 2, "reset finished");
-    watch.all(0, <[_]>::is_empty);
+    watch.snapshot(0, <[_]>::is_empty);
 }
 
 #[test]
@@ -295,14 +297,14 @@ fn exits_when_the_driver_stops_sending_events() {
     let flags = ["--poll", "50ms", "--repoll", "50ms"];
     let mut watch = Watch::start(&flags, |_| {});
     watch.subscribed();
-    watch.script.event(0, 0x80E0_1801, 2, 1, "told");
+    watch.script.event(0, 0x80E0_1801, 2, 1, "delivered");
     watch.event();
-    watch.script.line("end-thread").event(5, 0x80E0_1802, 2, 1, "not told");
-    // It is seen all the same, and at once.
-    assert_eq!(codes(&watch.all(5, |standing| !standing.is_empty())), ["80E01802"]);
-    let why = watch.last_words();
+    watch.script.line("end-thread").event(5, 0x80E0_1802, 2, 1, "not delivered");
+    // The next poll finds the fault.
+    assert_eq!(codes(&watch.snapshot(5, |faults| !faults.is_empty())), ["80E01802"]);
+    let why = watch.end_reason();
     assert!(why.contains("there was none for 80E01802 at npu5"), "{why}");
-    assert_eq!(watch.end(), Ok(1));
+    assert_eq!(watch.wait(), Ok(1));
 }
 
 #[test]
@@ -310,20 +312,22 @@ fn hanging_call_stops_the_heartbeat() {
     let mut watch = Watch::start(&["--poll", "20ms", "--repoll", "20ms"], |_| {});
     watch.subscribed();
     watch.script.hang("health");
-    // The last sign, and then nothing: neither signs nor the end.
-    let lines = std::iter::from_fn(|| watch.quick_line(Duration::from_secs(3)));
-    assert!(lines.count() > 0);
-    // It ends with its stdin even so.
-    watch.close();
-    assert_eq!(watch.end(), Ok(0));
+    // Five heartbeats are missing.
+    let begun = Instant::now();
+    while watch.line_within(Duration::from_millis(100)).is_some() {
+        assert!(begun.elapsed() < TEST_TIMEOUT, "the heartbeat doesn't stop");
+    }
+    // The process still ends with its stdin.
+    watch.close_stdin();
+    assert_eq!(watch.wait(), Ok(0));
 }
 
 #[test]
 fn crash_ends_only_the_watching_process() {
-    let mut watch = Watch::start(&SELDOM, |_| {});
+    let mut watch = Watch::start(&WITHOUT_POLLS, |_| {});
     watch.subscribed();
     watch.script.crash();
-    assert_eq!(watch.end(), Err(11));
+    assert_eq!(watch.wait(), Err(11));
 }
 
 #[test]
@@ -334,16 +338,16 @@ fn exits_when_its_parent_is_killed() {
         .spawn()
         .expect("tail is installed");
     let held = parent.stdout.take().expect("its stdout");
-    let mut watch = Watch::held(&[], &SELDOM, held.into(), |_| {});
+    let mut watch = Watch::with_stdin(&[], &WITHOUT_POLLS, held.into(), |_| {});
     watch.subscribed();
     parent.kill().expect("killed");
     parent.wait().expect("waited for");
-    assert_eq!(watch.end(), Ok(0));
+    assert_eq!(watch.wait(), Ok(0));
 }
 
 #[test]
 fn output_of_the_library_is_no_line() {
-    let watch = Watch::start(&SELDOM, |_| {});
+    let watch = Watch::start(&WITHOUT_POLLS, |_| {});
     watch.subscribed();
     watch.script.line("print {\"seen\":\"nonsense\"}").event(0, 0x80E0_1801, 2, 1, "");
     watch.event();

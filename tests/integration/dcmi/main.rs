@@ -1,5 +1,4 @@
-//! The process that keeps the driver's library, and the agent's source that keeps the process, against a libdcmi.so that
-//! was built from C.
+//! The process `swansong dcmi`, and the agent's source that starts it, with the fake libdcmi.so.
 
 mod child;
 mod faults;

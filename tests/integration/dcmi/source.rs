@@ -1,4 +1,4 @@
-//! The agent's source: it finds the library in a host, keeps the process alive, and says what it can't see.
+//! The agent's source: it finds the library on a host, runs the process, and reports devices that it can't watch.
 
 use std::convert::Infallible;
 use std::fs;
@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use swansong_agent::checks::Trust;
 use swansong_agent::config::Config;
 use swansong_agent::dcmi_library;
-use swansong_dcmi::watch::Mode;
+use swansong_dcmi::watch::{Line, Mode};
 use swansong_fake_dcmi::{Script, build};
 use swansong_fault_model::{ActiveFault, SourceUpdate, Subject};
 use swansong_faults::sources::{Dcmi, DcmiSettings, Source as _};
@@ -32,7 +32,7 @@ struct Host {
 }
 
 impl Host {
-    /// With the library below the driver's folder.
+    /// A host with the library in the driver's folder.
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let libraries = folder.path().join("usr/local/Ascend/driver/lib64/driver");
@@ -47,7 +47,7 @@ impl Host {
 
     fn config(&self) -> Config {
         let mut config = Config::default();
-        // Whoever runs the tests.
+        // The user who runs the tests.
         config.checks.driver.trust = Trust::Owner(self.folder.path().metadata().expect("there").uid());
         config
     }
@@ -66,20 +66,30 @@ impl Host {
         Run::start(Arc::new(Dcmi::new(self.settings(self.config()))))
     }
 
-    /// The process that has this host's library.
+    /// A shell script that runs instead of `swansong dcmi`. `install` writes it, since a file that this process has open for
+    /// writing can't be executed, and other tests may have inherited the descriptor.
+    fn program(&self, script: &str) -> PathBuf {
+        let (text, program) = (self.path("script.txt"), self.path("program"));
+        fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("written");
+        let installed = Command::new("install").args([&text, &program]).status().expect("install runs");
+        assert!(installed.success());
+        program
+    }
+
+    /// The process that uses this host's library.
     fn pid(&self) -> Option<Pid> {
         let processes = fs::read_dir("/proc").expect("procfs");
         processes.filter_map(Result::ok).find_map(|process| {
             let pid = process.file_name().to_str()?.parse().ok()?;
             let line = fs::read(process.path().join("cmdline")).ok()?;
-            let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-            let library = Path::new(std::str::from_utf8(words.get(3)?).ok()?);
-            (words[1] == b"dcmi" && library.starts_with(self.folder.path())).then(|| Pid::from_raw(pid))
+            let arguments: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+            let library = Path::new(std::str::from_utf8(arguments.get(3)?).ok()?);
+            (arguments[1] == b"dcmi" && library.starts_with(self.folder.path())).then(|| Pid::from_raw(pid))
         })
     }
 }
 
-/// The source at work.
+/// A running source and its updates.
 struct Run {
     source: Arc<Dcmi>,
     seen: Receiver<(&'static str, SourceUpdate)>,
@@ -96,7 +106,7 @@ impl Run {
     async fn find<T>(&mut self, mut wanted: impl FnMut(SourceUpdate) -> Option<T>) -> T {
         let found = async {
             loop {
-                let (source, seen) = self.seen.recv().await.expect("the source goes on");
+                let (source, seen) = self.seen.recv().await.expect("the source runs");
                 assert_eq!(source, "dcmi");
                 if let Some(found) = wanted(seen) {
                     return found;
@@ -106,31 +116,31 @@ impl Run {
         timeout(TEST_TIMEOUT, found).await.expect("it is seen")
     }
 
-    async fn all(&mut self, npu: u32, wanted: impl Fn(&[ActiveFault]) -> bool) -> Vec<ActiveFault> {
+    async fn snapshot(&mut self, npu: u32, wanted: impl Fn(&[ActiveFault]) -> bool) -> Vec<ActiveFault> {
         self.find(|seen| match seen {
-            SourceUpdate::Snapshot { subject: Subject::Npu(id), faults: standing, .. }
-                if id == npu && wanted(&standing) =>
+            SourceUpdate::Snapshot { subject: Subject::Npu(id), faults, .. }
+                if id == npu && wanted(&faults) =>
             {
-                Some(standing)
+                Some(faults)
             }
             _ => None,
         })
         .await
     }
 
-    /// Why it ends, and what it says that it can't see.
+    /// The error with which it ends, and the subjects that it reports as unavailable.
     async fn end(mut self) -> (String, Vec<Subject>) {
-        let mut blind = Vec::new();
+        let mut unavailable = Vec::new();
         let rest = async {
             while let Some((_, seen)) = self.seen.recv().await {
                 if let SourceUpdate::Unavailable { subject, .. } = seen {
-                    blind.push(subject);
+                    unavailable.push(subject);
                 }
             }
         };
         timeout(TEST_TIMEOUT, rest).await.expect("it ends");
         let Err(ended) = self.task.await.expect("no panic");
-        (ended.to_string(), blind)
+        (ended.to_string(), unavailable)
     }
 }
 
@@ -139,7 +149,7 @@ async fn forwards_updates_of_the_driver() {
     let host = Host::new();
     host.script.card(0, 2).physical(1, 6).codes(1, &[0x80E0_1801]);
     let mut run = host.run();
-    assert_eq!(codes(&run.all(6, |_| true).await), ["80E01801"]);
+    assert_eq!(codes(&run.snapshot(6, |_| true).await), ["80E01801"]);
     host.script.event(0, 0x8107_8603, 1, 1, "link down");
     let name =
         run.find(|seen| if let SourceUpdate::Event(event) = seen { Some(event.name) } else { None }).await;
@@ -149,10 +159,10 @@ async fn forwards_updates_of_the_driver() {
     let state = source.state().expect("it is watched");
     assert_eq!((state.devices.len(), state.mode), (2, Mode::Subscribed));
     assert_eq!(host.script.violations(), "");
-    // Whoever starts it ends it with itself.
+    // The process ends with the source.
     let pid = host.pid().expect("a process");
     run.task.abort();
-    gone(pid).await;
+    wait_for_exit(pid).await;
 }
 
 #[tokio::test]
@@ -160,19 +170,19 @@ async fn devices_are_unavailable_between_two_processes() {
     let host = Host::new();
     host.script.codes(3, &[0x80E0_1801]);
     let mut run = host.run();
-    run.all(7, |_| true).await;
+    run.snapshot(7, |_| true).await;
     let source = Arc::clone(&run.source);
     run.find(|_| (source.state().is_some_and(|state| state.mode == Mode::Subscribed)).then_some(())).await;
     host.script.event(3, 0x80E0_1802, 2, 1, "");
-    run.all(3, |standing| standing.len() == 2).await;
+    run.snapshot(3, |faults| faults.len() == 2).await;
     kill(host.pid().expect("a process"), Signal::SIGKILL).expect("killed");
-    let (why, blind) = run.end().await;
+    let (why, unavailable) = run.end().await;
     assert_eq!(why, "the process that watches the devices has ended: signal: 9 (SIGKILL)");
     let all = (0..8).map(Subject::Npu).chain([Subject::Node]);
-    assert_eq!(blind, all.collect::<Vec<_>>());
+    assert_eq!(unavailable, all.collect::<Vec<_>>());
     assert_eq!(source.state(), None);
 
-    // What happened meanwhile is there, and what isn't listed any more is told.
+    // The next process reports the changes in between, and devices that aren't listed any more as unavailable.
     host.script.event(3, 0x80E0_1801, 2, 0, "").event(4, 0x80E0_1801, 2, 1, "");
     host.script.line("card 0 6");
     let mut run = Run::start(source);
@@ -188,13 +198,13 @@ async fn devices_are_unavailable_between_two_processes() {
 async fn crash_ends_only_the_watching_process() {
     let host = Host::new();
     let mut run = host.run();
-    run.all(7, |_| true).await;
+    run.snapshot(7, |_| true).await;
     host.script.crash();
-    let (why, blind) = run.end().await;
+    let (why, unavailable) = run.end().await;
     assert_eq!(why, "the process that watches the devices has ended: signal: 11 (SIGSEGV)");
-    assert_eq!(blind.len(), 9);
-    // The crash was a happening: the next process lives.
-    host.run().all(0, |_| true).await;
+    assert_eq!(unavailable.len(), 9);
+    // The next process ignores a crash that was in the script when it started.
+    host.run().snapshot(0, |_| true).await;
 }
 
 #[tokio::test]
@@ -203,16 +213,16 @@ async fn kills_a_hanging_process() {
     let mut settings = host.settings(host.config());
     settings.silence = Duration::from_secs(3);
     let mut run = Run::start(Arc::new(Dcmi::new(settings)));
-    run.all(7, |_| true).await;
+    run.snapshot(7, |_| true).await;
     let pid = host.pid().expect("a process");
     host.script.hang("error-codes");
-    let (why, blind) = run.end().await;
+    let (why, unavailable) = run.end().await;
     assert_eq!(
         why,
         "the process that watches the devices was ended: no output for 3s: a call into the driver's library hangs"
     );
-    assert_eq!(blind.len(), 9);
-    gone(pid).await;
+    assert_eq!(unavailable.len(), 9);
+    wait_for_exit(pid).await;
 }
 
 #[tokio::test]
@@ -222,24 +232,40 @@ async fn reports_why_the_driver_never_responds() {
     let mut settings = host.settings(host.config());
     settings.timing.init_interval = Duration::from_millis(10);
     settings.timing.init_timeout = Duration::from_millis(100);
-    let (why, blind) = Run::start(Arc::new(Dcmi::new(settings))).end().await;
+    let (why, unavailable) = Run::start(Arc::new(Dcmi::new(settings))).end().await;
     assert!(why.contains("has ended: the driver can't be initialized: dcmi_init: -8005"), "{why}");
-    assert!(!blind.is_empty() && blind.iter().all(|subject| *subject == Subject::Node), "{blind:?}");
+    assert!(
+        !unavailable.is_empty() && unavailable.iter().all(|subject| *subject == Subject::Node),
+        "{unavailable:?}"
+    );
 }
 
 #[tokio::test]
-async fn full_channel_blocks_only_the_source() {
+async fn full_channel_is_not_mistaken_for_a_hanging_process() {
     let host = Host::new();
+    // More lines than the channel holds, written at once.
+    let line = |npu| {
+        let (subject, faults) = (Subject::Npu(npu), Vec::new());
+        serde_json::to_string(&Line::Update(SourceUpdate::Snapshot { subject, faults, at: 1 })).expect("JSON")
+    };
+    let lines: Vec<String> = (0..8).map(line).collect();
+    fs::write(host.path("lines"), lines.join("\n") + "\n").expect("written");
     let mut settings = host.settings(host.config());
-    settings.silence = Duration::from_secs(2);
+    settings.program = host.program("cat \"${0%/*}/lines\"; exec cat");
+    let silence = settings.silence;
     let mut run = Run::start(Arc::new(Dcmi::new(settings)));
-    run.all(7, |_| true).await;
-    let pid = host.pid();
-    // Longer than it may be silent.
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    host.script.event(0, 0x80E0_1801, 2, 1, "");
-    run.find(|seen| matches!(seen, SourceUpdate::Event(_)).then_some(())).await;
-    assert_eq!(host.pid(), pid);
+    let begun = Instant::now();
+    while run.seen.len() < run.seen.max_capacity() {
+        assert!(begun.elapsed() < TEST_TIMEOUT, "the channel isn't full");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::pause();
+    tokio::time::advance(silence * 2).await;
+    tokio::time::resume();
+    for npu in 0..8 {
+        run.snapshot(npu, <[_]>::is_empty).await;
+    }
+    assert!(!run.task.is_finished());
     run.task.abort();
 }
 
@@ -255,7 +281,7 @@ async fn does_not_load_an_untrusted_library() {
     );
     let mut config = host.config();
     config.checks.driver.trust = Trust::Anyone;
-    Run::start(Arc::new(Dcmi::new(host.settings(config)))).all(0, |_| true).await;
+    Run::start(Arc::new(Dcmi::new(host.settings(config)))).snapshot(0, |_| true).await;
 }
 
 #[tokio::test]
@@ -281,7 +307,7 @@ async fn library_finds_its_dependencies_below_the_host_root() {
     symlink("/opt/driver", host.path("usr/local/Ascend/driver")).expect("linked");
     let common = driver.join("lib64/common");
     fs::create_dir(&common).expect("made");
-    // The functions are in a library that libdcmi.so only needs.
+    // The functions are in a library that libdcmi.so depends on.
     fs::rename(driver.join("lib64/driver/libdcmi.so"), common.join("libneeded.so")).expect("moved");
     fs::rename(driver.join("lib64/driver/libdcmi.script"), common.join("libdcmi.script")).expect("moved");
     let linked = Command::new("cc")
@@ -294,18 +320,18 @@ async fn library_finds_its_dependencies_below_the_host_root() {
         .expect("cc runs");
     assert!(linked.success());
     let mut run = host.run();
-    run.all(7, |_| true).await;
+    run.snapshot(7, |_| true).await;
     assert_eq!(
         run.source.state().expect("watched").library,
         driver.join("lib64/driver/libdcmi.so").display().to_string()
     );
 }
 
-/// Until there is no such process.
-async fn gone(pid: Pid) {
+/// Waits until the process has ended.
+async fn wait_for_exit(pid: Pid) {
     let begun = Instant::now();
     while kill(pid, None).is_ok() {
-        assert!(begun.elapsed() < TEST_TIMEOUT, "it lives");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "the process runs");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -1,40 +1,40 @@
-//! A libdcmi.so without NPUs, for tests: the vendor's functions and layouts, built from `libdcmi.c` by the machine's C
-//! compiler and driven by a script. It demands what the vendor's documents do (capacities, a zeroed filter, `init`
-//! first, no null pointers, one subscription in a process) and notes every breach ([`Script::violations`]).
+//! A fake libdcmi.so for tests, without NPUs: `libdcmi.c` has the vendor's functions and layouts, the machine's C compiler
+//! builds it, and a script controls it. It enforces what the vendor's documents require (capacities, a zeroed filter,
+//! `init` first, no null pointers, one subscription per process) and records each violation ([`Script::violations`]).
 //!
 //! # The script
 //!
-//! A text file, a command a line, words parted by blanks, `#` before remarks. It is the file that the environment
-//! variable `DCMI_STANDIN_SCRIPT` names, else `libdcmi.script` beside the library. The library reads it when it is
-//! loaded and follows what is appended. Lines that were there before it was loaded leave their state behind and nothing
-//! else: their events aren't told and their crashes don't happen, so that a process that is started anew finds the
-//! devices as they were. Devices are named by their logic id, codes are hexadecimal.
+//! A text file with one command per line; words are separated by blanks, `#` begins a comment. Its path is the environment
+//! variable `FAKE_DCMI_SCRIPT`, else `libdcmi.script` beside the library. The library reads it when it is loaded and
+//! executes appended lines. Lines that exist at the start only change the state: their events aren't delivered and their
+//! crashes don't happen, so that a restarted process finds the devices as they were. Devices are named by their logic id,
+//! codes are hexadecimal.
 //!
-//! | command | what it does |
+//! | command | effect |
 //! |---|---|
-//! | `card CARD DEVICES` | there is a card with so many devices; without any: cards 0 to 7, a device each |
-//! | `logic CARD DEVICE LOGIC` | the device's logic id; else they are counted |
-//! | `physical LOGIC PHYSICAL` | the device's physical id; else the same |
-//! | `init N CODE` | the first N `init`s of a process return CODE; with -1 all do |
+//! | `card CARD DEVICES` | adds a card with this number of devices; without any, there are cards 0 to 7 with a device each |
+//! | `logic CARD DEVICE LOGIC` | sets the device's logic id; the default is its position |
+//! | `physical LOGIC PHYSICAL` | sets the device's physical id; the default is its position |
+//! | `init N CODE` | the first N `init`s of a process return CODE; with -1 all of them |
 //! | `result FUNCTION CODE [LOGIC]` | the function returns CODE (for that device); 0 ends it |
 //! | `hang FUNCTION`, `hang none` | the function doesn't return |
 //! | `crash FUNCTION`, `crash none` | the function ends the process with a segmentation fault |
-//! | `crash` | the process ends so at once |
-//! | `claim FUNCTION COUNT` | `card-list` or `error-codes` say COUNT, whatever they write; 0 ends it |
-//! | `health LOGIC N` | the device's health, 4294967295 for absent; -1: 2 while codes stand, else 0 |
-//! | `codes LOGIC [CODE…]` | the codes that stand at the device |
-//! | `dcmi-version TEXT`, `driver-version TEXT` | the versions |
-//! | `event LOGIC CODE SEVERITY ASSERTION [NAME]` | an event; it changes what stands |
-//! | `flood COUNT PER-MINUTE CODE` | events all over the devices ([`flood_leaves`]); 0 per minute: at once |
-//! | `raw HEX` | an event of these bytes, then zeros |
-//! | `null` | the callback gets no event |
-//! | `print TEXT` | a line on stdout |
-//! | `end-thread` | the driver's thread tells nothing any more |
+//! | `crash` | the process ends with a segmentation fault at once |
+//! | `claim FUNCTION COUNT` | `card-list` or `error-codes` return COUNT as their number of results; 0 ends it |
+//! | `health LOGIC N` | the device's health, 4294967295 for absent; with -1, the default, it is 2 while codes are active, else 0 |
+//! | `codes LOGIC [CODE…]` | replaces the active codes of the device |
+//! | `dcmi-version TEXT`, `driver-version TEXT` | sets the versions |
+//! | `event LOGIC CODE SEVERITY ASSERTION [NAME]` | delivers an event and updates the active codes |
+//! | `flood COUNT PER-MINUTE CODE` | delivers events of all devices ([`codes_after_flood`]); with 0 per minute without a pause |
+//! | `raw HEX` | delivers an event of these bytes, padded with zeros |
+//! | `null` | calls the callback without an event |
+//! | `print TEXT` | prints a line to stdout |
+//! | `end-thread` | the driver delivers no further events |
 //!
 //! FUNCTION is one of `init card-list device-num device-type logic-id physical-id health error-codes subscribe
 //! dcmi-version driver-version`, of both generations of the API.
 
-#![allow(clippy::missing_panics_doc, reason = "it is for tests: whatever fails there panics")]
+#![allow(clippy::missing_panics_doc, reason = "tests panic when something fails")]
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -45,21 +45,21 @@ use std::process::Command;
 
 const SOURCE: &str = include_str!("libdcmi.c");
 
-/// Names the script.
-pub const SCRIPT_VARIABLE: &str = "DCMI_STANDIN_SCRIPT";
+/// The environment variable with the path of the script.
+pub const SCRIPT_VARIABLE: &str = "FAKE_DCMI_SCRIPT";
 
-/// Builds `libdcmi.so` with all functions of both generations into `folder`; where it is.
+/// Builds `libdcmi.so` with all functions of both generations into `folder` and returns its path.
 ///
-/// It needs a C compiler named `cc`.
+/// This needs a C compiler named `cc`.
 pub fn build(folder: &Path) -> PathBuf {
     build_without(folder, &[])
 }
 
-/// Builds `libdcmi.so` without some functions, `V1` and `V2` standing for all of a generation.
+/// Builds `libdcmi.so` without some functions; `V1` and `V2` mean all functions of a generation.
 pub fn build_without(folder: &Path, functions: &[&str]) -> PathBuf {
     let source = folder.join("libdcmi.c");
     let library = folder.join("libdcmi.so");
-    // Whoever has it open keeps the one that it has.
+    // Processes that have loaded the old library keep it.
     let made = folder.join("libdcmi.so.new");
     fs::write(&source, SOURCE).expect("the folder can be written");
     let without = functions.iter().map(|function| format!("-DWITHOUT_{function}"));
@@ -70,36 +70,35 @@ pub fn build_without(folder: &Path, functions: &[&str]) -> PathBuf {
         .args([&made, &source])
         .output()
         .expect("a C compiler named cc is installed");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
     fs::remove_file(source).expect("just written");
     fs::rename(made, &library).expect("just built");
     library
 }
 
-/// Writes a script, line by line.
+/// Writes the script.
 #[derive(Debug, Clone)]
 pub struct Script(PathBuf);
 
 impl Script {
-    /// The script beside a library, empty.
+    /// Creates an empty script beside a library.
     pub fn beside(library: &Path) -> Self {
         Self::at(library.with_file_name("libdcmi.script"))
     }
 
-    /// The script at a path, empty; name it by [`SCRIPT_VARIABLE`].
+    /// Creates an empty script at a path for [`SCRIPT_VARIABLE`].
     pub fn at(path: impl Into<PathBuf>) -> Self {
         let script = Self(path.into());
         File::create(&script.0).expect("the script can be written");
         script
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Appends a line as it is.
+    /// Appends a line.
     pub fn line(&self, line: impl fmt::Display) -> &Self {
         let line = format!("{line}\n");
         let file = OpenOptions::new().append(true).open(&self.0);
@@ -107,71 +106,71 @@ impl Script {
         self
     }
 
-    /// Forgets all that was written. A library that has read it keeps its state.
+    /// Empties the script. A library that has read it keeps its state.
     pub fn clear(&self) -> &Self {
         File::create(&self.0).expect("the script can be written");
         self
     }
 
-    /// There is a card.
+    /// Adds a card.
     pub fn card(&self, card: u32, devices: u32) -> &Self {
         self.line(format_args!("card {card} {devices}"))
     }
 
-    /// A device's physical id.
+    /// Sets a device's physical id.
     pub fn physical(&self, logic: u32, physical: u32) -> &Self {
         self.line(format_args!("physical {logic} {physical}"))
     }
 
-    /// The first `times` inits of a process fail.
+    /// Makes the first `times` calls of `init` in a process fail.
     pub fn init_fails(&self, times: i32, code: i32) -> &Self {
         self.line(format_args!("init {times} {code}"))
     }
 
-    /// What a function returns, for a device or for all.
+    /// Sets the return code of a function, for one device or for all.
     pub fn result(&self, function: &str, code: i32, logic: Option<u32>) -> &Self {
         let logic = logic.map(|logic| logic.to_string()).unwrap_or_default();
         self.line(format_args!("result {function} {code} {logic}"))
     }
 
-    /// The function doesn't return.
+    /// Makes a function hang.
     pub fn hang(&self, function: &str) -> &Self {
         self.line(format_args!("hang {function}"))
     }
 
-    /// The process ends with a segmentation fault.
+    /// Ends the process with a segmentation fault.
     pub fn crash(&self) -> &Self {
         self.line("crash")
     }
 
-    /// The codes that stand at a device.
+    /// Replaces the active codes of a device.
     pub fn codes(&self, logic: u32, codes: &[u32]) -> &Self {
         let codes: Vec<String> = codes.iter().map(|code| format!("{code:X}")).collect();
         self.line(format_args!("codes {logic} {}", codes.join(" ")))
     }
 
-    /// The device's health, whatever stands.
+    /// Sets the device's health independently of its codes.
     pub fn health(&self, logic: u32, health: u32) -> &Self {
         self.line(format_args!("health {logic} {health}"))
     }
 
-    /// An event: assertion 0 recovery, 1 occurrence, 2 notice.
+    /// Delivers an event; the assertion is 0 for a recovery, 1 for an occurrence, 2 for a notice.
     pub fn event(&self, logic: u32, code: u32, severity: u8, assertion: u8, name: &str) -> &Self {
         self.line(format_args!("event {logic} {code:X} {severity} {assertion} {name}"))
     }
 
-    /// Events all over the devices; 0 a minute: at once.
+    /// Delivers events of all devices; 0 per minute means without a pause.
     pub fn flood(&self, count: u32, per_minute: u32, first_code: u32) -> &Self {
         self.line(format_args!("flood {count} {per_minute} {first_code:X}"))
     }
 
-    /// An event of these bytes.
+    /// Delivers an event of these bytes.
     pub fn raw(&self, bytes: &[u8]) -> &Self {
         let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         self.line(format_args!("raw {}", digits.concat()))
     }
 
-    /// What whoever called the library did against its documents, a line each.
+    /// The violations of the vendor's documents by the library's caller, one per line.
     pub fn violations(&self) -> String {
         let mut path = self.0.clone().into_os_string();
         path.push(".violations");
@@ -182,18 +181,18 @@ impl Script {
     }
 }
 
-/// What stands after a flood, as pairs of logic id and code: event i goes to device i mod `devices`; of a device's
-/// events those with an even number are occurrences of code `first` + number/2 mod 100, and the next is its recovery.
-pub fn flood_leaves(count: u32, devices: u32, first: u32) -> BTreeSet<(u32, u32)> {
-    let mut stands = BTreeSet::new();
+/// The codes that are active after a flood, as pairs of logic id and code. Event i belongs to device i mod `devices`; a
+/// device's events with an even number are occurrences of code `first` + number/2 mod 100, each followed by its recovery.
+pub fn codes_after_flood(count: u32, devices: u32, first: u32) -> BTreeSet<(u32, u32)> {
+    let mut active = BTreeSet::new();
     for event in 0..count {
         let (logic, round) = (event % devices, event / devices);
         let fault = (logic, first + round / 2 % 100);
         if round % 2 == 0 {
-            stands.insert(fault);
+            active.insert(fault);
         } else {
-            stands.remove(&fault);
+            active.remove(&fault);
         }
     }
-    stands
+    active
 }

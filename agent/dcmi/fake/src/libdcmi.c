@@ -1,9 +1,9 @@
-/* A libdcmi.so without NPUs: the same functions, the same layouts, driven by a script.
+/* A fake libdcmi.so without NPUs: the same functions and layouts, controlled by a script.
  *
- * The language of the script is told in lib.rs beside this file. The script is the file that DCMI_STANDIN_SCRIPT names,
- * else libdcmi.script in the folder of the library. It is read when the library is loaded and followed from then on.
+ * lib.rs in this folder documents the script. Its path is FAKE_DCMI_SCRIPT, else libdcmi.script in the folder of the
+ * library. It is read when the library is loaded and watched for appended lines.
  *
- * Compiled with -DWITHOUT_V1, -DWITHOUT_V2 or -DWITHOUT_<function> it lacks these functions.
+ * -DWITHOUT_V1, -DWITHOUT_V2 and -DWITHOUT_<function> omit functions.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -81,7 +81,7 @@ enum {
 
 enum { CARDS = 64, DEVICES_OF_A_CARD = 4, DEVICES = 64, CODES = 128 };
 
-/* What the script says */
+/* The state, which the script sets */
 
 enum function {
     INIT, CARD_LIST, DEVICE_NUM, DEVICE_TYPE, LOGIC_ID, PHYSICAL_ID, HEALTH, ERROR_CODES, SUBSCRIBE, DCMI_VERSION,
@@ -96,7 +96,7 @@ static const char *const names[FUNCTIONS] = {
 struct device {
     int card, device, logic;
     unsigned int physical;
-    long health; /* -1: as the codes are */
+    long health; /* -1: derived from the codes */
     int count;
     unsigned int codes[CODES];
 };
@@ -125,7 +125,7 @@ static void violation(const char *format, ...)
     int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (file >= 0) {
         line[length] = '\n';
-        if (write(file, line, length + 1) < 0) { /* Nobody can be told. */ }
+        if (write(file, line, length + 1) < 0) { /* The error can't be reported. */ }
         close(file);
     }
 }
@@ -156,7 +156,7 @@ static void add_device(int card, int device)
     device_count++;
 }
 
-static void stands(struct device *device, unsigned int code, int assertion)
+static void update_codes(struct device *device, unsigned int code, int assertion)
 {
     if (!device || assertion > 1)
         return;
@@ -179,18 +179,18 @@ static void deliver(const struct dcmi_event *event)
         fault_event_callback call = handler;
         pthread_mutex_unlock(&lock);
         call(&copy);
-        /* Whoever keeps the pointer finds this. */
+        /* A callback that keeps the pointer reads this. */
         memset(&copy, 0xA5, sizeof copy);
         __asm__ volatile("" : : "r"(&copy) : "memory");
         pthread_mutex_lock(&lock);
     }
 }
 
-static void happen(int logic, unsigned int id, int severity, int assertion, const char *name, int live)
+static void send_event(int logic, unsigned int id, int severity, int assertion, const char *name, int live)
 {
     struct dcmi_event event = {0};
     struct dcmi_dms_fault_event *fault = &event.event_t.dms_event;
-    stands(by_logic(logic), id, assertion);
+    update_codes(by_logic(logic), id, assertion);
     fault->event_id = id;
     fault->deviceid = logic;
     fault->severity = severity;
@@ -213,7 +213,7 @@ static void flood(long count, long per_minute, unsigned int first, int live)
     for (long i = 0; i < count; i++) {
         struct device *device = &devices[i % device_count];
         long round = i / device_count;
-        happen(device->logic, first + round / 2 % 100, 2, round % 2 == 0, "flood", live);
+        send_event(device->logic, first + round / 2 % 100, 2, round % 2 == 0, "flood", live);
         if (pause && live) {
             next.tv_nsec += pause % 1000000000L;
             next.tv_sec += pause / 1000000000L + next.tv_nsec / 1000000000L;
@@ -253,12 +253,12 @@ static int function_named(const char *name)
 
 static long number(char **rest, int base)
 {
-    char *word = strtok_r(NULL, " \t", rest);
-    return word ? strtol(word, NULL, base) : 0;
+    char *text = strtok_r(NULL, " \t", rest);
+    return text ? strtol(text, NULL, base) : 0;
 }
 
-/* One line. What merely happens is left out unless `live`; what it leaves behind isn't. */
-static void obey(char *line, int live)
+/* Executes a line. Events and crashes happen only if `live`; the state always changes. */
+static void execute(char *line, int live)
 {
     char *rest = NULL;
     char *command = strtok_r(line, " \t", &rest);
@@ -326,7 +326,7 @@ static void obey(char *line, int live)
         int logic = number(&rest, 10);
         unsigned int id = number(&rest, 16);
         int severity = number(&rest, 10), assertion = number(&rest, 10);
-        happen(logic, id, severity, assertion, rest, live);
+        send_event(logic, id, severity, assertion, rest, live);
     } else if (!strcmp(command, "flood")) {
         long count = number(&rest, 10), per_minute = number(&rest, 10);
         flood(count, per_minute, number(&rest, 16), live);
@@ -349,8 +349,8 @@ static void obey(char *line, int live)
     }
 }
 
-/* Obeys every whole line behind `offset`; what follows the last is left for later. */
-static off_t follow(off_t offset, int live)
+/* Executes the complete lines after `offset` and returns the offset of the rest. */
+static off_t execute_lines(off_t offset, int live)
 {
     static char line[4096];
     struct stat status;
@@ -358,7 +358,7 @@ static off_t follow(off_t offset, int live)
     if (!file)
         return 0;
     if (fstat(fileno(file), &status) == 0 && status.st_size < offset)
-        offset = 0; /* Written anew. */
+        offset = 0; /* The file was replaced. */
     fseeko(file, offset, SEEK_SET);
     while (fgets(line, sizeof line, file)) {
         char *end = strchr(line, '\n');
@@ -366,13 +366,13 @@ static off_t follow(off_t offset, int live)
             break;
         offset += end + 1 - line;
         *end = 0;
-        obey(line, live);
+        execute(line, live);
     }
     fclose(file);
     return offset;
 }
 
-static void *drive(void *begun)
+static void *watch_script(void *begun)
 {
     off_t offset = (off_t)(size_t)begun;
     char changes[4096];
@@ -382,10 +382,10 @@ static void *drive(void *begun)
     inotify_add_watch(watch, dirname(folder), IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE);
     for (;;) {
         pthread_mutex_lock(&lock);
-        offset = follow(offset, 1);
+        offset = execute_lines(offset, 1);
         pthread_mutex_unlock(&lock);
         struct pollfd changed = {.fd = watch, .events = POLLIN};
-        /* A file system that tells nobody of changes is looked at anyway. */
+        /* The timeout is for file systems without notification. */
         poll(&changed, 1, 1000);
         while (read(watch, changes, sizeof changes) > 0)
             ;
@@ -395,7 +395,7 @@ static void *drive(void *begun)
 
 __attribute__((constructor)) static void load(void)
 {
-    const char *named = getenv("DCMI_STANDIN_SCRIPT");
+    const char *named = getenv("FAKE_DCMI_SCRIPT");
     Dl_info self;
     if (named) {
         snprintf(script, sizeof script, "%s", named);
@@ -406,13 +406,13 @@ __attribute__((constructor)) static void load(void)
     }
     for (int card = 0; card < 8; card++)
         add_device(card, 0);
-    off_t offset = follow(0, 0);
+    off_t offset = execute_lines(0, 0);
     pthread_t thread;
-    pthread_create(&thread, NULL, drive, (void *)(size_t)offset);
+    pthread_create(&thread, NULL, watch_script, (void *)(size_t)offset);
     pthread_detach(thread);
 }
 
-/* What every function does first */
+/* The functions */
 
 static int enter(enum function function, const struct device *device)
 {
@@ -446,7 +446,7 @@ static int enter(enum function function, const struct device *device)
     pthread_mutex_unlock(&lock); \
     return result;
 
-#define DEMAND(condition) \
+#define REQUIRE(condition) \
     if (!(condition)) { \
         violation("%s: %s doesn't hold", __func__, #condition); \
         result = BAD_PARAMETER; \
@@ -468,7 +468,7 @@ static unsigned int health_of(const struct device *device)
     return device->health >= 0 ? device->health : device->count ? 2 : 0;
 }
 
-static void tell_codes(const struct device *device, int *count, unsigned int *codes)
+static void copy_codes(const struct device *device, int *count, unsigned int *codes)
 {
     memcpy(codes, device->codes, device->count * sizeof *codes);
     *count = claims[ERROR_CODES] ? claims[ERROR_CODES] : device->count;
@@ -478,10 +478,10 @@ static int subscribe(int all, const struct dcmi_event_filter *filter, fault_even
 {
     static const struct dcmi_event_filter zero;
     BEGIN(SUBSCRIBE)
-        DEMAND(all)
-        DEMAND(callback)
-        /* Passed by value: a wrong convention shows here. The padding at the end isn't compared. */
-        DEMAND(!memcmp(filter, &zero, 46))
+        REQUIRE(all)
+        REQUIRE(callback)
+        /* The filter is passed by value, so this detects a wrong calling convention. Its padding isn't compared. */
+        REQUIRE(!memcmp(filter, &zero, 46))
         if (handler) {
             violation("subscribed twice");
             result = BUSY;
@@ -491,11 +491,11 @@ static int subscribe(int all, const struct dcmi_event_filter *filter, fault_even
     END
 }
 
-static int tell_text(enum function function, const char *from, char *text, long room, long least)
+static int copy_text(enum function function, const char *from, char *text, long room, long least)
 {
     BEGIN(function)
-        DEMAND(text)
-        DEMAND(room >= least)
+        REQUIRE(text)
+        REQUIRE(room >= least)
         memcpy(text, from, (long)strlen(from) + 1 < room ? strlen(from) + 1 : (size_t)room);
     END
 }
@@ -514,9 +514,9 @@ int dcmi_init(void)
 static int list_cards(int *count, int *list, int capacity)
 {
     BEGIN(CARD_LIST)
-        DEMAND(count)
-        DEMAND(list)
-        DEMAND(capacity == CARDS) {
+        REQUIRE(count)
+        REQUIRE(list)
+        REQUIRE(capacity == CARDS) {
             *count = 0;
             for (int i = 0; i < device_count; i++)
                 if (devices[i].device == 0)
@@ -545,11 +545,11 @@ int dcmi_get_card_num_list(int *count, int *list, int capacity)
 int dcmi_get_device_num_in_card(int card, int *count)
 {
     BEGIN_AT(DEVICE_NUM, by_address(card, 0))
-        DEMAND(count) {
+        REQUIRE(count) {
             *count = 0;
             for (int i = 0; i < device_count; i++)
                 *count += devices[i].card == card;
-            /* The MCU is one more. */
+            /* The MCU is counted too. */
             ++*count;
         }
     END
@@ -563,7 +563,7 @@ int dcmi_get_device_type(int card, int device, unsigned int *type)
     struct device *at = by_address(card, device);
     int result = enter(DEVICE_TYPE, at);
     if (result == OK) {
-        DEMAND(type)
+        REQUIRE(type)
             *type = at ? 0 : 1;
     }
     pthread_mutex_unlock(&lock);
@@ -575,7 +575,7 @@ int dcmi_get_device_type(int card, int device, unsigned int *type)
 int dcmi_get_device_logic_id(int *logic, int card, int device)
 {
     BEGIN_AT(LOGIC_ID, by_address(card, device))
-        DEMAND(logic)
+        REQUIRE(logic)
             *logic = at->logic;
     END
 }
@@ -585,7 +585,7 @@ int dcmi_get_device_logic_id(int *logic, int card, int device)
 int dcmi_get_device_phyid_from_logicid(unsigned int logic, unsigned int *physical)
 {
     BEGIN_AT(PHYSICAL_ID, by_logic(logic))
-        DEMAND(physical)
+        REQUIRE(physical)
             *physical = at->physical;
     END
 }
@@ -595,7 +595,7 @@ int dcmi_get_device_phyid_from_logicid(unsigned int logic, unsigned int *physica
 int dcmi_get_device_health(int card, int device, unsigned int *health)
 {
     BEGIN_AT(HEALTH, by_address(card, device))
-        DEMAND(health)
+        REQUIRE(health)
             *health = health_of(at);
     END
 }
@@ -605,10 +605,10 @@ int dcmi_get_device_health(int card, int device, unsigned int *health)
 int dcmi_get_device_errorcode_v2(int card, int device, int *count, unsigned int *codes, unsigned int capacity)
 {
     BEGIN_AT(ERROR_CODES, by_address(card, device))
-        DEMAND(count)
-        DEMAND(codes)
-        DEMAND(capacity == CODES)
-            tell_codes(at, count, codes);
+        REQUIRE(count)
+        REQUIRE(codes)
+        REQUIRE(capacity == CODES)
+            copy_codes(at, count, codes);
     END
 }
 #endif
@@ -623,14 +623,14 @@ int dcmi_subscribe_fault_event(int card, int device, struct dcmi_event_filter fi
 #ifndef WITHOUT_dcmi_get_dcmi_version
 int dcmi_get_dcmi_version(char *text, int room)
 {
-    return tell_text(DCMI_VERSION, dcmi_version, text, room, 33);
+    return copy_text(DCMI_VERSION, dcmi_version, text, room, 33);
 }
 #endif
 
 #ifndef WITHOUT_dcmi_get_driver_version
 int dcmi_get_driver_version(char *text, unsigned int room)
 {
-    return tell_text(DRIVER_VERSION, driver_version, text, room, 64);
+    return copy_text(DRIVER_VERSION, driver_version, text, room, 64);
 }
 #endif
 
@@ -651,9 +651,9 @@ int dcmiv2_init(void)
 int dcmiv2_get_device_list(int *list, int *count, int capacity)
 {
     BEGIN(CARD_LIST)
-        DEMAND(list)
-        DEMAND(count)
-        DEMAND(capacity == CARDS) {
+        REQUIRE(list)
+        REQUIRE(count)
+        REQUIRE(capacity == CARDS) {
             for (int i = 0; i < device_count; i++)
                 list[i] = devices[i].logic;
             *count = claims[CARD_LIST] ? claims[CARD_LIST] : device_count;
@@ -666,7 +666,7 @@ int dcmiv2_get_device_list(int *list, int *count, int capacity)
 int dcmiv2_get_device_type(int device, unsigned int *type)
 {
     BEGIN_AT(DEVICE_TYPE, by_logic(device))
-        DEMAND(type)
+        REQUIRE(type)
             *type = 0;
     END
 }
@@ -676,7 +676,7 @@ int dcmiv2_get_device_type(int device, unsigned int *type)
 int dcmiv2_get_chip_phy_id_by_dev_id(unsigned int device, unsigned int *physical)
 {
     BEGIN_AT(PHYSICAL_ID, by_logic(device))
-        DEMAND(physical)
+        REQUIRE(physical)
             *physical = at->physical;
     END
 }
@@ -686,7 +686,7 @@ int dcmiv2_get_chip_phy_id_by_dev_id(unsigned int device, unsigned int *physical
 int dcmiv2_get_device_health(int device, unsigned int *health)
 {
     BEGIN_AT(HEALTH, by_logic(device))
-        DEMAND(health)
+        REQUIRE(health)
             *health = health_of(at);
     END
 }
@@ -696,10 +696,10 @@ int dcmiv2_get_device_health(int device, unsigned int *health)
 int dcmiv2_get_device_error_code_list(int device, int *count, unsigned int *codes, unsigned int capacity)
 {
     BEGIN_AT(ERROR_CODES, by_logic(device))
-        DEMAND(count)
-        DEMAND(codes)
-        DEMAND(capacity == CODES)
-            tell_codes(at, count, codes);
+        REQUIRE(count)
+        REQUIRE(codes)
+        REQUIRE(capacity == CODES)
+            copy_codes(at, count, codes);
     END
 }
 #endif
@@ -714,7 +714,7 @@ int dcmiv2_subscribe_fault_event(int device, struct dcmi_event_filter filter, fa
 #ifndef WITHOUT_dcmiv2_get_dcmi_version
 int dcmiv2_get_dcmi_version(char *text, int room)
 {
-    return tell_text(DCMI_VERSION, dcmi_version, text, room, 33);
+    return copy_text(DCMI_VERSION, dcmi_version, text, room, 33);
 }
 #endif
 

@@ -353,24 +353,24 @@ impl Universe {
     fn check_order(&self) {
         let mut open: BTreeMap<&str, &str> = BTreeMap::new();
         let mut ended = BTreeSet::new();
-        for taken in &self.clusterd.ledger().taken {
-            let (key, since) = taken.fault_id.rsplit_once('.').expect("an id");
-            assert_eq!(since, taken.fault_time.to_string(), "the time is that of the occurrence");
-            if taken.assertion == "occur" {
-                let before = open.insert(key, &taken.fault_id);
+        for accepted in &self.clusterd.ledger().accepted {
+            let (key, since) = accepted.fault_id.rsplit_once('.').expect("an id");
+            assert_eq!(since, accepted.fault_time.to_string(), "the time is that of the occurrence");
+            if accepted.assertion == "occur" {
+                let before = open.insert(key, &accepted.fault_id);
                 assert!(
-                    self.forgetful || before.is_none_or(|id| id == taken.fault_id),
+                    self.forgetful || before.is_none_or(|id| id == accepted.fault_id),
                     "{} while {before:?} was active",
-                    taken.fault_id
+                    accepted.fault_id
                 );
                 assert!(
-                    self.forgetful || !ended.contains(&taken.fault_id),
+                    self.forgetful || !ended.contains(&accepted.fault_id),
                     "{} occurred again",
-                    taken.fault_id
+                    accepted.fault_id
                 );
             } else {
                 open.remove(key);
-                ended.insert(taken.fault_id.clone());
+                ended.insert(accepted.fault_id.clone());
             }
         }
     }

@@ -12,7 +12,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use swansong_clusterd::{Class, FaultType, PublicFault, SendError, Transport};
 use swansong_clusterd_client::GrpcClient;
-use swansong_fake_clusterd::{Effect, Settings, StandIn};
+use swansong_fake_clusterd::{Effect, FakeClusterd, Settings};
 use swansong_fault_model::Assertion;
 use swansong_gateway::auth::TokenAuthenticator;
 use swansong_gateway::client::{self, GatewayClient};
@@ -68,7 +68,7 @@ pub(crate) struct Figures {
 /// Runs the scenario.
 pub(crate) async fn run(plan: Plan) -> Figures {
     let settings = Settings { per_source: usize::MAX, ..Settings::default() };
-    let clusterd = StandIn::start(settings).await.expect("it listens");
+    let clusterd = FakeClusterd::start(settings).await.expect("it listens");
     let site = Site::new();
     let mut gateways = Vec::new();
     for _ in 0..plan.gateways {
@@ -95,18 +95,18 @@ pub(crate) async fn run(plan: Plan) -> Figures {
     Figures { queued, ..figures(plan, &clusterd, from) }
 }
 
-fn figures(plan: Plan, clusterd: &StandIn, from: u64) -> Figures {
+fn figures(plan: Plan, clusterd: &FakeClusterd, from: u64) -> Figures {
     let ledger = clusterd.ledger();
     let mut by_node: HashMap<&str, Vec<&str>> = HashMap::new();
     let mut times = Vec::new();
-    for taken in ledger.taken.iter().filter(|taken| taken.effect == Effect::Added) {
-        by_node.entry(&taken.node).or_default().push(&taken.fault_id);
-        times.push(Duration::from_millis(taken.at - from));
+    for accepted in ledger.accepted.iter().filter(|accepted| accepted.effect == Effect::Added) {
+        by_node.entry(&accepted.node).or_default().push(&accepted.fault_id);
+        times.push(Duration::from_millis(accepted.at - from));
     }
     let expected: Vec<VecDeque<PublicFault>> = (0..plan.hit).map(faults).collect();
     let in_order = |faults: &VecDeque<PublicFault>| {
         let ids: Vec<_> = faults.iter().map(|fault| fault.fault_id.as_str()).collect();
-        by_node.get(faults[0].node.as_str()).is_none_or(|taken| ids.starts_with(taken))
+        by_node.get(faults[0].node.as_str()).is_none_or(|accepted| ids.starts_with(accepted))
     };
     Figures {
         faults: expected.iter().map(VecDeque::len).sum(),

@@ -1,4 +1,4 @@
-//! A job's own ConfigMap takes precedence over the controller's, whatever the order and the command.
+//! A job's own ConfigMap takes precedence over the controller's, in either order and with each command of kubectl.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

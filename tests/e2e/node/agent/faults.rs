@@ -12,7 +12,7 @@ use swansong_agent::checks::Family;
 use swansong_demo::training_image::{self, PROGRAM};
 use swansong_demo::{definitions, install, operator};
 use swansong_fake_clusterd::server::Clock;
-use swansong_fake_clusterd::{Settings, StandIn};
+use swansong_fake_clusterd::{FakeClusterd, Settings};
 use swansong_fake_dcmi::{Script, build};
 use swansong_testcluster::{Cluster, eventually};
 
@@ -34,7 +34,8 @@ async fn a_fault_ends_as_one_that_clusterd_took_and_its_end_follows() {
 
     // On an address that pods reach.
     let address = SocketAddr::from((cluster.info().node.as_ref().unwrap().host_address, 0));
-    let clusterd = Arc::new(StandIn::start_at(address, Settings::default(), Clock::running()).await.unwrap());
+    let clusterd =
+        Arc::new(FakeClusterd::start_at(address, Settings::default(), Clock::running()).await.unwrap());
     let watching = tokio::spawn(swansong_fake_clusterd::cluster::run(client.clone(), Arc::clone(&clusterd)));
 
     let host = Host::healthy(Family::A2);
@@ -57,12 +58,12 @@ async fn a_fault_ends_as_one_that_clusterd_took_and_its_end_follows() {
     let reset = reset.await.unwrap();
 
     script.event(3, HBM, 3, 1, "HBM multi-bit error");
-    taken(&clusterd, &agents, &["occur"]).await;
+    accepted(&clusterd, &agents, &["occur"]).await;
     clusterd.with(|core, _| {
         let ledger = core.ledger();
-        let first = &ledger.taken[0];
+        let first = &ledger.accepted[0];
         assert_eq!((first.node.as_str(), first.devices.as_slice()), (node.as_str(), &[3][..]));
-        assert_eq!((ledger.kills.len(), ledger.harm.len(), ledger.dropped.len()), (1, 0, 0));
+        assert_eq!((ledger.kills.len(), ledger.misdirected.len(), ledger.dropped.len()), (1, 0, 0));
         let made = reset.metadata.creation_timestamp.as_ref().unwrap().0.as_millisecond();
         assert!(made <= i64::try_from(first.at).unwrap());
     });
@@ -72,7 +73,7 @@ async fn a_fault_ends_as_one_that_clusterd_took_and_its_end_follows() {
     expect_events(&client, &namespace, "AscendJob", "bert", &["FaultRelayed"]).await.unwrap();
 
     script.event(3, HBM, 3, 0, "HBM multi-bit error");
-    taken(&clusterd, &agents, &["occur", "recover"]).await;
+    accepted(&clusterd, &agents, &["occur", "recover"]).await;
     expect_events(
         &client,
         "default",
@@ -141,14 +142,14 @@ async fn job(cluster: &Cluster, client: &Client) -> String {
     namespace
 }
 
-async fn taken(clusterd: &StandIn, agents: &Agents, assertions: &[&str]) {
-    let what = format!("ClusterD has taken {assertions:?}");
-    let taken = eventually(&what, TIMEOUT, || async {
-        let taken = clusterd.with(|core, _| core.ledger().taken.clone());
-        let now: Vec<&str> = taken.iter().map(|taken| taken.assertion.as_str()).collect();
-        if now == assertions { Ok(()) } else { Err(format!("{taken:?}")) }
+async fn accepted(clusterd: &FakeClusterd, agents: &Agents, assertions: &[&str]) {
+    let what = format!("ClusterD has accepted {assertions:?}");
+    let accepted = eventually(&what, TIMEOUT, || async {
+        let accepted = clusterd.with(|core, _| core.ledger().accepted.clone());
+        let now: Vec<&str> = accepted.iter().map(|accepted| accepted.assertion.as_str()).collect();
+        if now == assertions { Ok(()) } else { Err(format!("{accepted:?}")) }
     });
-    if let Err(error) = taken.await {
+    if let Err(error) = accepted.await {
         let logs = agents.logs().await;
         panic!("{error}\n{:?}\n{logs}", agents.status().await.map(|status| status["faults"].clone()));
     }

@@ -1,18 +1,17 @@
-//! A token bucket as `golang.org/x/time/rate` has it.
+//! The token bucket of `golang.org/x/time/rate`.
 
-/// Filled at a steady rate, up to a burst.
+/// A token bucket with a steady rate and a burst. Times are in milliseconds.
 #[derive(Debug, Clone)]
 pub struct Bucket {
     per_second: u64,
     /// In thousandths of a token.
     burst: u64,
     tokens: u64,
-    /// Milliseconds.
     at: u64,
 }
 
 impl Bucket {
-    /// A full one at `now`, milliseconds.
+    /// A bucket that is full at `now`.
     pub const fn new(per_second: u64, burst: u64, now: u64) -> Self {
         Self { per_second, burst: burst * 1000, tokens: burst * 1000, at: now }
     }

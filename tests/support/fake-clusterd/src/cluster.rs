@@ -1,4 +1,4 @@
-//! The ConfigMaps that it reads and writes, on a real API server.
+//! Reads and writes ClusterD's ConfigMaps on a real API server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use serde_json::json;
 use swansong_clusterd::{config_map, statistic};
 
 use crate::route::Route;
-use crate::server::StandIn;
+use crate::server::FakeClusterd;
 
-/// How often what stands is looked at, as ClusterD does.
+/// ClusterD's interval of updates of `statistic-fault-info`.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Keeps `statistic-fault-info` as it is, and reads ConfigMaps with public faults; never ends.
-pub async fn run(client: Client, stand_in: Arc<StandIn>) {
-    tokio::join!(write(client.clone(), &stand_in), read(client, &stand_in));
+/// Keeps `statistic-fault-info` up to date and reads ConfigMaps with public faults.
+pub async fn run(client: Client, clusterd: Arc<FakeClusterd>) {
+    tokio::join!(write(client.clone(), &clusterd), read(client, &clusterd));
 }
 
-async fn write(client: Client, stand_in: &StandIn) {
+async fn write(client: Client, clusterd: &FakeClusterd) {
     let api: Api<ConfigMap> = Api::namespaced(client, statistic::NAMESPACE);
     let mut written = None;
     let mut ticks = tokio::time::interval(TICK);
     loop {
         ticks.tick().await;
-        let data = stand_in.with(|core, _| core.statistic());
+        let data = clusterd.with(|core, _| core.statistic());
         // Without a fault there is no ConfigMap.
         let nothing = data.get(statistic::FAULTS).is_none_or(|faults| faults == "{}");
         if written.as_ref() == Some(&data) || (nothing && written.is_none()) {
@@ -54,7 +54,7 @@ async fn apply(api: &Api<ConfigMap>, data: &BTreeMap<String, String>) -> kube::R
     api.patch(statistic::NAME, &parameters, &Patch::Apply(map)).await.map(drop)
 }
 
-async fn read(client: Client, stand_in: &StandIn) {
+async fn read(client: Client, clusterd: &FakeClusterd) {
     let (label, value) = config_map::LABEL;
     let selector = watcher::Config::default().labels(&format!("{label}={value}"));
     let events = watcher::watcher(Api::<ConfigMap>::all(client), selector);
@@ -84,7 +84,7 @@ async fn read(client: Client, stand_in: &StandIn) {
         if exists {
             route.existing(&name(&map), &content);
         } else if let Some(message) = route.applied(&name(&map), &content) {
-            stand_in.with(|core, now| core.send_public_fault(&message, now));
+            clusterd.with(|core, now| core.send_public_fault(&message, now));
         }
     }
 }

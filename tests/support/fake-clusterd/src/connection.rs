@@ -1,4 +1,4 @@
-//! A connection as ClusterD keeps it: counted, cut off when it pings too often, and resettable.
+//! Connections with ClusterD's limits: their number, and the frequency of pings.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,30 +15,29 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tonic::transport::server::Connected;
 
-/// Connections in all.
+/// Limit of all connections.
 const TOTAL: usize = 1024;
-/// Pings have to be this far apart.
+/// Minimum interval of pings.
 const PING_INTERVAL: Duration = Duration::from_secs(3);
-/// So many that come too early are forgiven.
+/// Number of early pings that are allowed.
 const FORGIVEN: u32 = 2;
 
-/// How many connections there are and were.
+/// Numbers of connections.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
-    /// Now.
     pub open: usize,
-    /// At most at one time.
+    /// The largest number of open connections so far.
     pub most: usize,
     pub accepted: usize,
-    /// Closed at once, since there were too many.
+    /// Closed because of the limits.
     pub refused: usize,
-    /// Cut off for pinging too often.
+    /// Closed because of too frequent pings.
     pub too_many_pings: usize,
 }
 
 #[derive(Debug)]
 pub(crate) struct Connections {
-    /// From one address.
+    /// Limit of connections from one address.
     per_source: usize,
     inner: Mutex<Inner>,
 }
@@ -50,7 +49,7 @@ struct Inner {
     switches: HashMap<SocketAddr, Arc<Switch>>,
 }
 
-/// Ends a connection from outside.
+/// Resets a connection from another task.
 #[derive(Debug, Default)]
 struct Switch {
     off: AtomicBool,
@@ -70,15 +69,15 @@ impl Connections {
         self.inner().count
     }
 
-    /// Takes the connection, unless there are too many.
+    /// Accepts the connection unless there are too many.
     pub(crate) fn accept(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) -> Option<Connection> {
         let mut inner = self.inner();
-        let from_there = inner.by_source.get(&peer.ip()).copied().unwrap_or_default();
-        if inner.count.open >= TOTAL || from_there >= self.per_source {
+        let from_peer = inner.by_source.get(&peer.ip()).copied().unwrap_or_default();
+        if inner.count.open >= TOTAL || from_peer >= self.per_source {
             inner.count.refused += 1;
             return None;
         }
-        inner.by_source.insert(peer.ip(), from_there + 1);
+        inner.by_source.insert(peer.ip(), from_peer + 1);
         let count = &mut inner.count;
         count.open += 1;
         count.accepted += 1;
@@ -90,14 +89,14 @@ impl Connections {
         Some(Connection { stream, peer, switch, pings, connections: Arc::clone(self) })
     }
 
-    /// Resets them all.
+    /// Resets all connections.
     pub(crate) fn reset(&self) {
         for switch in self.inner().switches.values() {
             switch.throw();
         }
     }
 
-    /// Resets the one from there.
+    /// Resets the connection of `peer`.
     pub(crate) fn reset_one(&self, peer: SocketAddr) {
         if let Some(switch) = self.inner().switches.get(&peer) {
             switch.throw();
@@ -111,7 +110,7 @@ impl Switch {
         self.waker.wake();
     }
 
-    /// Whether it was thrown; if not, `context` is woken when it is.
+    /// Whether `throw` was called; registers `context` to be woken by it.
     fn is_off(&self, context: &Context<'_>) -> bool {
         self.waker.register(context.waker());
         self.off.load(Ordering::Acquire)
@@ -132,8 +131,8 @@ impl Drop for Connection {
         let mut inner = self.connections.inner();
         inner.count.open -= 1;
         inner.switches.remove(&self.peer);
-        if let Some(from_there) = inner.by_source.get_mut(&self.peer.ip()) {
-            *from_there -= 1;
+        if let Some(from_peer) = inner.by_source.get_mut(&self.peer.ip()) {
+            *from_peer -= 1;
         }
     }
 }
@@ -166,7 +165,7 @@ impl AsyncRead for Connection {
         let read = Pin::new(&mut this.stream).poll_read(context, buffer);
         if read.is_ready() && this.pings.see(&buffer.filled()[before..], Instant::now()) {
             this.connections.inner().count.too_many_pings += 1;
-            // As far as it fits: the connection ends anyway.
+            // A partial write is enough, since the connection ends anyway.
             let _ = Pin::new(&mut this.stream).poll_write(context, &go_away());
             buffer.set_filled(before);
             return Poll::Ready(Ok(()));
@@ -197,7 +196,7 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// `GOAWAY` with `ENHANCE_YOUR_CALM`, as grpc-go says it.
+/// The `GOAWAY` frame with `ENHANCE_YOUR_CALM` that grpc-go sends.
 fn go_away() -> Vec<u8> {
     let debug = b"too_many_pings";
     let length = 8 + debug.len();
@@ -208,24 +207,24 @@ fn go_away() -> Vec<u8> {
     frame
 }
 
-/// Finds the pings in what an HTTP/2 client sends.
+/// Counts the pings in the bytes of an HTTP/2 client.
 #[derive(Debug, Default)]
 struct Pings {
     /// Bytes of the preface and of frame headers seen so far.
     preface: usize,
     header: Vec<u8>,
-    /// Bytes of a frame's payload that are to come.
+    /// Bytes of the current frame's payload that haven't been received.
     payload: usize,
     last: Option<Instant>,
     strikes: u32,
 }
 
-/// `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`
+/// Length of `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`.
 const PREFACE: usize = 24;
 const HEADER: usize = 9;
 
 impl Pings {
-    /// Whether the client has pinged too often by now.
+    /// Whether the client has pinged too often.
     fn see(&mut self, bytes: &[u8], now: Instant) -> bool {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -246,7 +245,7 @@ impl Pings {
                 {
                     self.payload = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
                     self.header.clear();
-                    // Type 6 is a ping, flag 1 says that it is an answer to one.
+                    // Type 6 is a ping, flag 1 is set in its acknowledgement.
                     if kind == 6 && flags & 1 == 0 {
                         self.ping(now);
                     }

@@ -1,4 +1,4 @@
-//! What becomes of a message. Pure: time comes in, in milliseconds.
+//! ClusterD's state and its handling of messages, as a pure core: times are passed in, in milliseconds.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -7,36 +7,34 @@ use swansong_clusterd::customization::{BUILT_IN, customize};
 use swansong_clusterd_client::proto::{Fault, PubFaultInfo, PublicFaultRequest, RespStatus};
 
 use crate::bucket::Bucket;
-use crate::ledger::{Answer, Dropped, Effect, Kill, Ledger, Reported, Taken};
+use crate::ledger::{AcceptedFault, Answer, Dropped, Effect, Kill, Ledger, Reported};
 use crate::rules;
 use crate::whitelist::{Customization, Mark, Whitelist};
 
-/// Faults in the cache.
+/// Limit of faults in the cache.
 const CACHE: usize = 50_000;
-/// Seconds between a fault and its end.
+/// ClusterD delays the end of a fault until it is this many seconds old.
 const SETTLE: u64 = 5;
-/// Beyond so many, `statistic-fault-info` isn't renewed.
+/// Limit of faults in `statistic-fault-info`.
 const SHOWN: usize = 4500;
 
-/// What it is told at its start.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Who may send what.
+    /// The senders and fault codes that ClusterD accepts.
     pub customization: Customization,
-    /// Nodes with a device-info ConfigMap; on others a fault is taken and does nothing. `None`: all.
+    /// Nodes with a device-info ConfigMap; faults of others are accepted without effect. `None` for all.
     pub nodes: Option<HashSet<String>>,
-    /// A node without serial-number annotation, which is hit by faults that name no node.
+    /// A node without serial-number annotation; faults without a node name affect it.
     pub unnumbered: String,
-    /// Jobs that have registered.
+    /// UIDs of registered jobs.
     pub jobs: HashSet<String>,
-    /// Connections from one address; 512, unless all agents of a test share one.
+    /// Limit of connections from one address; 512 unless all agents of a test share an address.
     pub per_source: usize,
 }
 
 impl Default for Settings {
-    /// Our codes are installed, all nodes are known, no job is.
+    /// Swansong's codes are installed, all nodes are known, no job is registered.
     fn default() -> Self {
-        // The built-in list is sound, so that the text is never empty.
         let ours = customize(BUILT_IN).map(|ours| ours.text).unwrap_or_default();
         Self {
             customization: Customization::Text(ours),
@@ -48,31 +46,27 @@ impl Default for Settings {
     }
 }
 
-/// A fault that stands.
+/// A fault in the cache. Times are in seconds.
 #[derive(Debug, Clone)]
-struct Standing {
+struct CachedFault {
     resource: String,
     fault_id: String,
     fault_type: String,
     code: String,
     level: &'static str,
     devices: Vec<i32>,
-    /// Seconds.
     fault_time: i64,
-    /// Seconds.
     added: u64,
 }
 
-/// A deletion that waits; they are done one after the other.
+/// A pending deletion, due at `at` seconds.
 #[derive(Debug)]
 struct Deletion {
-    /// Seconds.
     at: u64,
     node: String,
     key: String,
 }
 
-/// The whole state.
 #[derive(Debug)]
 pub struct Core {
     settings: Settings,
@@ -80,33 +74,32 @@ pub struct Core {
     whitelist: Option<(Mark, Whitelist)>,
     buckets: HashMap<String, Bucket>,
     /// Node, then resource + fault id.
-    standing: BTreeMap<String, BTreeMap<String, Standing>>,
+    faults: BTreeMap<String, BTreeMap<String, CachedFault>>,
     deletions: VecDeque<Deletion>,
-    /// "Already handled", in memory only: node and device.
+    /// Nodes and devices whose ranks were ended. The real ClusterD keeps them in memory only.
     handled: HashSet<(String, i32)>,
     ledger: Ledger,
 }
 
 impl Core {
-    /// Freshly started, with nothing that stands.
+    /// The state after a start without faults.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
             whitelist: None,
             buckets: HashMap::new(),
-            standing: BTreeMap::new(),
+            faults: BTreeMap::new(),
             deletions: VecDeque::new(),
             handled: HashSet::new(),
             ledger: Ledger::default(),
         }
     }
 
-    /// What was taken so far.
     pub const fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// Replaces the file; as with the real one, all buckets are full again.
+    /// Replaces the file. As in the real ClusterD this fills all buckets.
     pub fn customize(&mut self, customization: Customization) {
         self.settings.customization = customization;
         self.whitelist = None;
@@ -116,7 +109,7 @@ impl Core {
         self.settings.jobs.insert(job.to_owned());
     }
 
-    /// A public fault by gRPC or by ConfigMap, at `now`.
+    /// Handles a public fault that arrives at `now` by gRPC or ConfigMap.
     pub fn send_public_fault(&mut self, message: &PublicFaultRequest, now: u64) -> RespStatus {
         self.tick(now);
         let (code, info) = match self.collect(message, now) {
@@ -130,7 +123,7 @@ impl Core {
 
     fn collect(&mut self, message: &PublicFaultRequest, now: u64) -> Result<(), (i32, String)> {
         let whitelist = self.load(now);
-        // First of all, so that an unknown sender and one that sends too much are answered alike.
+        // The rate limit comes first, so unknown senders get the same answer as those that exceed it.
         if !self.buckets.get_mut(&message.resource).is_some_and(|bucket| bucket.take(now)) {
             return Err((410, "limiter work by resource failed".to_owned()));
         }
@@ -154,7 +147,7 @@ impl Core {
         Ok(())
     }
 
-    /// The whitelist, read when it was not yet or when the file has changed since.
+    /// The whitelist; the file is read again when it has changed.
     fn load(&mut self, now: u64) -> Whitelist {
         let mark = self.settings.customization.mark();
         match &self.whitelist {
@@ -181,7 +174,7 @@ impl Core {
         let node = if nameless { &self.settings.unnumbered } else { &influence.node_name }.clone();
         let key = format!("{}{}", message.resource, fault.fault_id);
         let seconds = now / 1000;
-        let added = self.standing.get(&node).and_then(|faults| faults.get(&key)).map(|fault| fault.added);
+        let added = self.faults.get(&node).and_then(|faults| faults.get(&key)).map(|fault| fault.added);
         let later = |at| Deletion { at, node: node.clone(), key: key.clone() };
         let effect = match (fault.assertion.as_str(), added) {
             ("recover", None) => {
@@ -202,7 +195,7 @@ impl Core {
                 if assertion == "once" {
                     self.deletions.push_back(later(seconds + SETTLE));
                 }
-                let standing = Standing {
+                let cached = CachedFault {
                     resource: message.resource.clone(),
                     fault_id: fault.fault_id.clone(),
                     fault_type: fault.fault_type.clone(),
@@ -212,12 +205,12 @@ impl Core {
                     fault_time: fault.fault_time / 1000,
                     added: seconds,
                 };
-                self.standing.entry(node.clone()).or_default().insert(key.clone(), standing);
+                self.faults.entry(node.clone()).or_default().insert(key.clone(), cached);
                 self.kill(&node, &key, now);
                 Effect::Added
             }
         };
-        let taken = Taken {
+        let accepted = AcceptedFault {
             at: now,
             message: message.id.clone(),
             resource: message.resource.clone(),
@@ -230,12 +223,12 @@ impl Core {
             effect,
         };
         if nameless {
-            self.ledger.harm.push(taken.clone());
+            self.ledger.misdirected.push(accepted.clone());
         }
-        self.ledger.taken.push(taken);
+        self.ledger.accepted.push(accepted);
     }
 
-    /// Time passes: deletions that are due are done, each only after those before it.
+    /// Executes the deletions that are due at `now`, in their order.
     pub fn tick(&mut self, now: u64) {
         while self.deletions.front().is_some_and(|first| first.at <= now / 1000) {
             if let Some(Deletion { node, key, .. }) = self.deletions.pop_front() {
@@ -245,20 +238,20 @@ impl Core {
     }
 
     fn remove(&mut self, node: &str, key: &str) {
-        let Some(faults) = self.standing.get_mut(node) else { return };
+        let Some(faults) = self.faults.get_mut(node) else { return };
         let gone = faults.remove(key);
         if faults.is_empty() {
-            self.standing.remove(node);
+            self.faults.remove(node);
         }
         for device in gone.into_iter().flat_map(|fault| fault.devices) {
             self.handled.remove(&(node.to_owned(), device));
         }
     }
 
-    /// Ends ranks on the devices of a fault that separates them, unless that was done already.
+    /// Ends the ranks on the devices of a `SeparateNPU` fault, once for each device.
     fn kill(&mut self, node: &str, key: &str, now: u64) {
         let known = self.settings.nodes.as_ref().is_none_or(|nodes| nodes.contains(node));
-        let fault = self.standing.get(node).and_then(|faults| faults.get(key)).filter(|_| known);
+        let fault = self.faults.get(node).and_then(|faults| faults.get(key)).filter(|_| known);
         let Some(fault) = fault.filter(|fault| fault.level == "SeparateNPU") else { return };
         let devices = fault.devices.iter().copied();
         let devices: Vec<_> =
@@ -270,23 +263,23 @@ impl Core {
     }
 
     fn count(&self) -> usize {
-        self.standing.values().map(BTreeMap::len).sum()
+        self.faults.values().map(BTreeMap::len).sum()
     }
 
-    /// It starts anew at `now`: what stands is loaded from `statistic-fault-info`; that it was handled is forgotten, and
-    /// so are deletions that waited.
+    /// Restarts at `now`: active faults are loaded from `statistic-fault-info`, handled devices and pending deletions are
+    /// lost.
     pub fn restart(&mut self, now: u64) {
         self.whitelist = None;
         self.buckets.clear();
         self.deletions.clear();
         self.handled.clear();
-        for fault in self.standing.values_mut().flat_map(BTreeMap::values_mut) {
+        for fault in self.faults.values_mut().flat_map(BTreeMap::values_mut) {
             fault.added = now / 1000;
         }
-        let keys = |(node, faults): (&String, &BTreeMap<String, Standing>)| {
+        let keys = |(node, faults): (&String, &BTreeMap<String, CachedFault>)| {
             faults.keys().map(|key| (node.clone(), key.clone())).collect::<Vec<_>>()
         };
-        let all: Vec<_> = self.standing.iter().flat_map(keys).collect();
+        let all: Vec<_> = self.faults.iter().flat_map(keys).collect();
         for (node, key) in all {
             self.kill(&node, &key, now);
         }
@@ -298,11 +291,11 @@ impl Core {
         let mut data =
             BTreeMap::from([("FaultNum".to_owned(), json!({"publicFaultNum": count}).to_string())]);
         if count > SHOWN {
-            let said = "The current total number of faults is too large, and only a portion of the detailed fault data is displayed";
-            data.insert("Description".to_owned(), said.to_owned());
+            let description = "The current total number of faults is too large, and only a portion of the detailed fault data is displayed";
+            data.insert("Description".to_owned(), description.to_owned());
         }
-        let nodes = self.standing.iter().map(|(node, faults)| {
-            let faults: Vec<_> = faults.values().map(Standing::to_json).collect();
+        let nodes = self.faults.iter().map(|(node, faults)| {
+            let faults: Vec<_> = faults.values().map(CachedFault::to_json).collect();
             (node.clone(), Value::from(faults))
         });
         let faults: serde_json::Map<_, _> = nodes.collect();
@@ -310,7 +303,7 @@ impl Core {
         data
     }
 
-    /// The fast path: 0, or 400 for a job that hasn't registered.
+    /// Handles a report of the fast path: code 0, or 400 for a job that isn't registered.
     pub fn report_process_fault(&mut self, job: &str, ranks: Vec<(String, String)>) -> (i32, String) {
         if !self.settings.jobs.contains(job) {
             return (400, format!("job {job} is not registered"));
@@ -319,13 +312,13 @@ impl Core {
         (0, "success".to_owned())
     }
 
-    /// An answer that an injected fault gave instead of us.
+    /// Records an answer that was given because of the configured [`Behaviour`](crate::Behaviour).
     pub(crate) fn note(&mut self, answer: Answer) {
         self.ledger.answers.push(answer);
     }
 }
 
-impl Standing {
+impl CachedFault {
     fn to_json(&self) -> Value {
         json!({
             "resource": self.resource,

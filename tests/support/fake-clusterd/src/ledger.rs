@@ -1,31 +1,29 @@
-//! What was taken, in order.
+//! What the fake ClusterD received and did, for the assertions of tests. Times are milliseconds of its clock.
 
 use serde::Serialize;
 
-/// What became of a fault that was taken.
+/// The effect of an accepted fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub enum Effect {
-    /// It stands.
+    /// The fault is new and active.
     Added,
-    /// It stood already: nothing is changed, not even its devices.
+    /// The fault was active already: nothing changes, not even its devices.
     Repeated,
-    /// It is over.
+    /// The fault has ended.
     Recovered,
-    /// It will be over when 5 seconds have passed since it occurred.
+    /// The fault ends when it is 5 seconds old.
     Deferred,
-    /// A recovery of a fault that doesn't stand: tried once more after 5 seconds.
+    /// A recovery of a fault that isn't active, retried once after 5 seconds.
     Unknown,
-    /// The cache is full: dropped, and the answer was 0.
+    /// The cache is full: the fault is dropped, although the answer is 0.
     Full,
 }
 
 /// One fault at one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Taken {
-    /// Milliseconds of the stand-in's clock.
+pub struct AcceptedFault {
     pub at: u64,
     pub message: String,
-    /// The sender.
     pub resource: String,
     pub fault_id: String,
     /// `occur`, `recover` or `once`.
@@ -35,41 +33,37 @@ pub struct Taken {
     pub code: String,
     /// When it occurred, milliseconds since 1970.
     pub fault_time: i64,
-    /// What became of it.
     pub effect: Effect,
 }
 
-/// A fault that was left out of a message; its sender isn't told.
+/// An invalid fault that was removed from a message. Its sender isn't notified.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Dropped {
     pub fault_id: String,
-    /// Why, as ClusterD's log has it.
+    /// The reason in ClusterD's log.
     pub why: &'static str,
 }
 
-/// Ranks on devices of a node were ended.
+/// The end of the ranks on some devices of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Kill {
-    /// Milliseconds of the stand-in's clock.
     pub at: u64,
     pub node: String,
     pub devices: Vec<i32>,
-    /// For this fault.
     pub fault_id: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Answer {
-    /// Milliseconds of the stand-in's clock.
     pub at: u64,
-    /// 0, 409, 410.
+    /// 0, 409 or 410.
     pub code: i32,
     pub info: String,
-    /// Faults in the message.
+    /// Number of faults in the message.
     pub faults: usize,
 }
 
-/// Ranks that were reported as lost.
+/// A report of lost ranks by the fast path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reported {
     pub job: String,
@@ -78,28 +72,23 @@ pub struct Reported {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// In the order in which they were taken.
-    pub taken: Vec<Taken>,
-    /// Left out of messages.
+    pub accepted: Vec<AcceptedFault>,
     pub dropped: Vec<Dropped>,
-    /// Every answer.
     pub answers: Vec<Answer>,
-    /// Ended ranks.
     pub kills: Vec<Kill>,
-    /// Faults without a node: they hit some other one.
-    pub harm: Vec<Taken>,
-    /// The fast path.
+    /// Faults without a node name, which affect an unrelated node.
+    pub misdirected: Vec<AcceptedFault>,
     pub reported: Vec<Reported>,
 }
 
 impl Ledger {
     /// Assertions and effects of a fault, in order.
     pub fn of(&self, fault_id: &str) -> Vec<(&str, Effect)> {
-        let of = self.taken.iter().filter(|taken| taken.fault_id == fault_id);
-        of.map(|taken| (taken.assertion.as_str(), taken.effect)).collect()
+        let of = self.accepted.iter().filter(|accepted| accepted.fault_id == fault_id);
+        of.map(|accepted| (accepted.assertion.as_str(), accepted.effect)).collect()
     }
 
-    /// How many messages were answered with the code.
+    /// Number of messages that were answered with `code`.
     pub fn answered(&self, code: i32) -> usize {
         self.answers.iter().filter(|answer| answer.code == code).count()
     }

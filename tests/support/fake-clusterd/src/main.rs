@@ -1,4 +1,4 @@
-//! The stand-in as a program, for a Pod: what it takes is told on standard output, a line of JSON each.
+//! The fake ClusterD as a program, for a Pod. It prints accepted faults and their effects as lines of JSON.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,9 +9,9 @@ use clap::Parser;
 use serde::Serialize;
 use swansong_fake_clusterd::server::Clock;
 use swansong_fake_clusterd::whitelist::Customization;
-use swansong_fake_clusterd::{Settings, StandIn, cluster};
+use swansong_fake_clusterd::{FakeClusterd, Settings, cluster};
 
-/// A stand-in ClusterD
+/// A fake ClusterD
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Where to listen
@@ -36,35 +36,34 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Some(file) = arguments.customization {
         settings.customization = Customization::File(file);
     }
-    let stand_in = Arc::new(StandIn::start_at(arguments.listen, settings, Clock::running()).await?);
-    println!("{{\"listening\":\"{}\"}}", stand_in.address());
-    let tell = tell(Arc::clone(&stand_in));
+    let clusterd = Arc::new(FakeClusterd::start_at(arguments.listen, settings, Clock::running()).await?);
+    println!("{{\"listening\":\"{}\"}}", clusterd.address());
+    let print = print_ledger(Arc::clone(&clusterd));
     if arguments.cluster {
         let client = kube::Client::try_default().await?;
-        tokio::join!(cluster::run(client, stand_in), tell);
+        tokio::join!(cluster::run(client, clusterd), print);
     } else {
-        tell.await;
+        print.await;
     }
     Ok(())
 }
 
-/// Prints what is new in the ledger.
-async fn tell(stand_in: Arc<StandIn>) {
-    let mut told = (0, 0, 0, 0);
+async fn print_ledger(clusterd: Arc<FakeClusterd>) {
+    let mut printed = (0, 0, 0, 0);
     let mut ticks = tokio::time::interval(Duration::from_millis(100));
     loop {
         ticks.tick().await;
-        let ledger = stand_in.ledger();
-        lines("taken", &ledger.taken, &mut told.0);
-        lines("dropped", &ledger.dropped, &mut told.1);
-        lines("kill", &ledger.kills, &mut told.2);
-        lines("reported", &ledger.reported, &mut told.3);
+        let ledger = clusterd.ledger();
+        lines("accepted", &ledger.accepted, &mut printed.0);
+        lines("dropped", &ledger.dropped, &mut printed.1);
+        lines("kill", &ledger.kills, &mut printed.2);
+        lines("reported", &ledger.reported, &mut printed.3);
     }
 }
 
-fn lines<T: Serialize>(what: &str, all: &[T], told: &mut usize) {
-    for one in &all[*told..] {
+fn lines<T: Serialize>(what: &str, all: &[T], printed: &mut usize) {
+    for one in &all[*printed..] {
         println!("{}", serde_json::json!({ what: one }));
     }
-    *told = all.len();
+    *printed = all.len();
 }

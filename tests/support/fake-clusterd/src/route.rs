@@ -1,22 +1,22 @@
-//! ConfigMaps as a way in: which of their changes are read.
+//! The transport by ConfigMaps: which of their changes ClusterD reads.
 
 use std::collections::HashMap;
 
 use serde::Deserialize;
 use swansong_clusterd_client::proto::{Fault, PubFaultInfo, PublicFaultRequest};
 
-/// The ConfigMaps with the label, by namespace and name, and what stands in them.
+/// The contents of the ConfigMaps with the label, by namespace and name.
 #[derive(Debug, Default)]
 pub struct Route(HashMap<String, String>);
 
 impl Route {
-    /// One that exists when ClusterD starts: it isn't read.
+    /// Adds a ConfigMap that exists when ClusterD starts; it isn't read.
     pub fn existing(&mut self, name: &str, content: &str) {
         self.0.insert(name.to_owned(), content.to_owned());
     }
 
-    /// One that was made or changed: what is read of it. Of a change the old version is parsed first, and if that fails
-    /// the new one is dropped.
+    /// The message of a ConfigMap that was created or changed. ClusterD parses the old version first, and drops the new one
+    /// if that fails.
     pub fn applied(&mut self, name: &str, content: &str) -> Option<PublicFaultRequest> {
         let old = self.0.insert(name.to_owned(), content.to_owned());
         if old.is_some_and(|old| parse(&old).is_none()) {
@@ -25,7 +25,7 @@ impl Route {
         parse(content)
     }
 
-    /// One that is gone; that takes nothing back.
+    /// Removes a ConfigMap. Its faults remain active.
     pub fn deleted(&mut self, name: &str) {
         self.0.remove(name);
     }
@@ -100,7 +100,7 @@ mod tests {
     const SOUND: &str = r#"{"id": "swansong-1", "faults": []}"#;
 
     #[test]
-    fn what_exists_at_the_start_waits_for_its_next_change() {
+    fn ignores_existing_config_maps_until_they_change() {
         let mut route = Route::default();
         route.existing("ns/a", SOUND);
         assert!(route.applied("ns/a", SOUND).is_some(), "a touch is enough");
@@ -108,10 +108,10 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_garbage_is_dropped() {
+    fn drops_the_first_change_after_invalid_contents() {
         let mut route = Route::default();
         assert!(route.applied("ns/a", "{").is_none());
-        assert!(route.applied("ns/a", SOUND).is_none(), "its old version is garbage");
+        assert!(route.applied("ns/a", SOUND).is_none(), "its old version is invalid");
         assert!(route.applied("ns/a", SOUND).is_some());
         route.deleted("ns/a");
         assert!(route.applied("ns/a", SOUND).is_some());

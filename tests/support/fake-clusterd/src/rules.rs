@@ -1,13 +1,13 @@
-//! What is a valid message and a valid fault, as `checker.go` has it.
+//! Validation of messages and faults, as in `checker.go`.
 
 use swansong_clusterd_client::proto::{Fault, PubFaultInfo, PublicFaultRequest};
 
 use crate::whitelist::Whitelist;
 
-/// 2025-01-01T00:00:00Z, milliseconds.
+/// 2025-01-01T00:00:00Z in milliseconds since 1970.
 const EARLIEST: i64 = 1_735_689_600_000;
 
-/// The message's envelope; an error is ClusterD's text.
+/// Validates the message's envelope; the error is ClusterD's text.
 pub fn envelope(message: &PublicFaultRequest, whitelist: &Whitelist) -> Result<(), &'static str> {
     if !is_id(&message.id) {
         Err("invalid id")
@@ -24,7 +24,7 @@ pub fn envelope(message: &PublicFaultRequest, whitelist: &Whitelist) -> Result<(
     }
 }
 
-/// One fault; an error is what ClusterD writes to its log.
+/// Validates a fault; the error is the text in ClusterD's log.
 pub fn fault(fault: &Fault, whitelist: &Whitelist) -> Result<(), &'static str> {
     if !is_id(&fault.fault_id) {
         Err("invalid fault id")
@@ -62,7 +62,7 @@ fn influence(influence: &PubFaultInfo) -> Result<(), &'static str> {
         && name.first().is_some_and(edge)
         && name.last().is_some_and(edge)
         && name.iter().all(|byte| edge(byte) || matches!(byte, b'-' | b'.'));
-    // The oddity: an empty serial number is "known", since nodes without the annotation are filed under it.
+    // ClusterD accepts an empty serial number, under which it registers nodes without the annotation.
     let is_known = is_name || (name.is_empty() && influence.node_sn.is_empty());
     let ids = &influence.device_ids;
     let duplicate = ids.iter().enumerate().any(|(i, id)| ids[..i].contains(id));

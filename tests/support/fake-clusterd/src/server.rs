@@ -22,58 +22,56 @@ use crate::connection::{Connection, Connections, Count};
 use crate::core::{Core, Settings};
 use crate::ledger::{Answer, Ledger};
 
-/// Streams of one connection.
+/// Limit of streams per connection.
 const STREAMS: u32 = 64;
-/// Calls a second, all methods together.
+/// Limit of calls per second, for all methods together.
 const CALLS: u64 = 1000;
-/// Bytes of a message.
+/// Limit of a message in bytes.
 const MESSAGE: usize = 4 << 20;
 
-/// What is wrong with it.
+/// How the server responds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behaviour {
-    /// Nothing.
     Normal,
-    /// Answers 410.
+    /// It answers 410.
     TooMany,
-    /// Answers 409.
+    /// It answers 409.
     Refuse,
-    /// Answers a code that isn't documented.
+    /// It answers an undocumented code.
     Code(i32),
-    /// Takes calls and never answers.
+    /// It accepts calls and never answers.
     Hang,
-    /// Takes connections and never says a word on them.
+    /// It accepts connections and sends nothing.
     HalfOpen,
-    /// Resets connections.
+    /// It resets connections.
     Reset,
-    /// Takes what is sent and resets the connection instead of answering.
+    /// It accepts the faults and resets the connection instead of answering.
     ResetAfter,
-    /// Answers each call with the status `UNAVAILABLE`.
+    /// It answers each call with the status `UNAVAILABLE`.
     Unavailable,
 }
 
-/// Milliseconds since 1970.
+/// A clock in milliseconds since 1970.
 #[derive(Debug, Clone)]
 pub enum Clock {
-    /// Tokio's, from the system's time on.
+    /// Tokio's clock, beginning at the system's time.
     Running(u64, Instant),
-    /// Moved by hand.
+    /// A clock that only [`advance`](Self::advance) moves.
     Manual(Arc<AtomicU64>),
 }
 
 impl Clock {
-    /// One that runs.
+    /// A running clock.
     pub fn running() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::Running(u64::try_from(since.as_millis()).unwrap_or_default(), Instant::now())
     }
 
-    /// One that stands at `now`.
+    /// A clock that remains at `now` until [`advance`](Self::advance) moves it.
     pub fn manual(now: u64) -> Self {
         Self::Manual(Arc::new(now.into()))
     }
 
-    /// The time.
     pub fn now(&self) -> u64 {
         match self {
             Self::Running(start, from) => {
@@ -83,7 +81,7 @@ impl Clock {
         }
     }
 
-    /// Moves one that is moved by hand.
+    /// Moves a manual clock.
     pub fn advance(&self, by: Duration) {
         if let Self::Manual(now) = self {
             now.fetch_add(u64::try_from(by.as_millis()).unwrap_or_default(), Ordering::SeqCst);
@@ -91,9 +89,9 @@ impl Clock {
     }
 }
 
-/// A ClusterD that listens.
+/// The server. It resets its connections when it is dropped.
 #[derive(Debug)]
-pub struct StandIn {
+pub struct FakeClusterd {
     address: SocketAddr,
     shared: Arc<Shared>,
     server: Option<JoinHandle<()>>,
@@ -108,7 +106,7 @@ struct Shared {
     connections: Arc<Connections>,
 }
 
-impl StandIn {
+impl FakeClusterd {
     /// Listens on a port of 127.0.0.1 that the kernel chooses.
     pub async fn start(settings: Settings) -> io::Result<Self> {
         Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), settings, Clock::running()).await
@@ -124,9 +122,9 @@ impl StandIn {
             clock,
             connections,
         };
-        let mut stand_in = Self { address, shared: Arc::new(shared), server: None };
-        stand_in.listen().await?;
-        Ok(stand_in)
+        let mut clusterd = Self { address, shared: Arc::new(shared), server: None };
+        clusterd.listen().await?;
+        Ok(clusterd)
     }
 
     async fn listen(&mut self) -> io::Result<()> {
@@ -137,12 +135,11 @@ impl StandIn {
         Ok(())
     }
 
-    /// Where it listens.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The same, as a client takes it.
+    /// The address as a URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -151,20 +148,19 @@ impl StandIn {
         &self.shared.clock
     }
 
-    /// Does this from now on.
+    /// Changes how the server responds.
     pub fn behave(&self, behaviour: Behaviour) {
         self.shared.behaviour.send_replace(behaviour);
     }
 
-    /// Looks at its state, or changes it, at the time that it is.
-    pub fn with<T>(&self, look: impl FnOnce(&mut Core, u64) -> T) -> T {
+    /// Reads or changes the state at the current time.
+    pub fn with<T>(&self, access: impl FnOnce(&mut Core, u64) -> T) -> T {
         let now = self.shared.clock.now();
         let mut core = self.shared.core();
         core.tick(now);
-        look(&mut core, now)
+        access(&mut core, now)
     }
 
-    /// What it has taken so far.
     pub fn ledger(&self) -> Ledger {
         self.with(|core, _| core.ledger().clone())
     }
@@ -173,7 +169,7 @@ impl StandIn {
         self.shared.connections.count()
     }
 
-    /// Ends: connections are reset, nobody listens.
+    /// Stops listening and resets all connections.
     pub async fn stop(&mut self) {
         if let Some(server) = self.server.take() {
             server.abort();
@@ -182,14 +178,14 @@ impl StandIn {
         self.shared.connections.reset();
     }
 
-    /// Starts again on the same port, with what outlives a restart.
-    pub async fn start_again(&mut self) -> io::Result<()> {
+    /// Starts again on the same port, with the state that survives a restart of ClusterD.
+    pub async fn restart(&mut self) -> io::Result<()> {
         self.with(Core::restart);
         self.listen().await
     }
 }
 
-impl Drop for StandIn {
+impl Drop for FakeClusterd {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
             server.abort();
@@ -207,7 +203,7 @@ impl Shared {
         *self.behaviour.borrow()
     }
 
-    /// Below the limit of all calls together.
+    /// Counts a call against the limit of all calls.
     fn admit(&self) -> Result<(), Status> {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         if calls.take(self.clock.now()) {
@@ -217,7 +213,7 @@ impl Shared {
         }
     }
 
-    /// Until it behaves otherwise.
+    /// Waits until the behaviour changes.
     async fn hang(&self) -> Status {
         let mut behaviour = self.behaviour.subscribe();
         let _ = behaviour.wait_for(|behaviour| *behaviour != Behaviour::Hang).await;
@@ -268,11 +264,11 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         .add_service(RecoverServer::new(service).max_decoding_message_size(MESSAGE))
         .serve_with_incoming(incoming);
     if let Err(error) = served.await {
-        eprintln!("the stand-in ClusterD no longer serves: {error}");
+        eprintln!("the fake ClusterD no longer serves: {error}");
     }
 }
 
-/// The next connection that is served.
+/// The next connection that is within the limits.
 async fn accept(listener: &TcpListener, shared: &Arc<Shared>) -> Connection {
     loop {
         let Ok((stream, peer)) = listener.accept().await else { continue };

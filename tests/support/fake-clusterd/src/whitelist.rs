@@ -1,4 +1,4 @@
-//! Who may send and which codes there are: `publicCustomization.json`, or what is built in.
+//! Accepted senders and fault codes: `publicCustomization.json`, or ClusterD's built-in list.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use swansong_clusterd::customization::BUILT_IN;
 
-/// Senders and codes.
+/// Accepted senders, and fault codes with their levels.
 #[derive(Debug, Clone, Default)]
 pub struct Whitelist {
     resources: HashSet<String>,
     levels: HashMap<String, &'static str>,
 }
 
-/// The file, as Go's `encoding/json` takes it.
+/// The file, with the members that Go's `encoding/json` accepts.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct File {
@@ -36,12 +36,12 @@ struct Codes {
 }
 
 impl Whitelist {
-    /// What is in the text, or nothing if ClusterD couldn't read it.
+    /// Parses the text; `None` if ClusterD couldn't.
     pub fn parse(text: &str) -> Option<Self> {
         let file: File = serde_json::from_str(text).ok()?;
         let mut levels = HashMap::new();
         if let Some(codes) = file.public_fault_code {
-            // From harmless to bad: if a code stands in several lists, the worst wins.
+            // In the order of severity: if several lists contain a code, the most severe level applies.
             let lists = [
                 ("NotHandleFault", codes.not_handle),
                 ("SubHealthFault", codes.sub_health),
@@ -56,50 +56,48 @@ impl Whitelist {
         Some(Self { resources, levels })
     }
 
-    /// What is built into ClusterD.
+    /// ClusterD's built-in list.
     pub fn built_in() -> Self {
         Self::parse(BUILT_IN).unwrap_or_default()
     }
 
-    /// Whether it may send.
+    /// Whether the sender is accepted.
     pub fn knows_resource(&self, resource: &str) -> bool {
         self.resources.contains(resource)
     }
 
-    /// What is done with faults of the code.
+    /// The level of a fault code.
     pub fn level(&self, code: &str) -> Option<&'static str> {
         self.levels.get(code).copied()
     }
 
-    /// All senders.
     pub fn resources(&self) -> impl Iterator<Item = &str> {
         self.resources.iter().map(String::as_str)
     }
 }
 
-/// Where the whitelist comes from.
+/// The source of the whitelist.
 #[derive(Debug, Clone)]
 pub enum Customization {
-    /// There is no file.
+    /// No file exists.
     Absent,
-    /// A text, as if it were in the file.
+    /// The text of the file.
     Text(String),
-    /// The file, looked at before each message.
+    /// A file, checked for changes before each message.
     File(PathBuf),
 }
 
-/// By what a change of the file is noticed.
+/// Metadata of the file that changes with its content.
 pub(crate) type Mark = Option<(u64, i64, i64, u64)>;
 
 impl Customization {
-    /// Changes whenever the file does.
     pub(crate) fn mark(&self) -> Mark {
         let Self::File(path) = self else { return None };
         let file = fs::metadata(path).ok()?;
         Some((file.ino(), file.mtime(), file.mtime_nsec(), file.len()))
     }
 
-    /// A file that is missing or broken leaves the built-in list.
+    /// Reads the list; the built-in one if the file is missing or invalid.
     pub(crate) fn read(&self) -> Whitelist {
         let text = match self {
             Self::Absent => None,
@@ -115,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_level_wins() {
+    fn most_severe_level_applies() {
         let text = r#"{"publicFaultCode": {"SeparateNPUCodes": ["020011001"], "NotHandleFaultCodes": ["020011001"]}}"#;
         let list = Whitelist::parse(text).expect("sound");
         assert_eq!(list.level("020011001"), Some("SeparateNPU"));
@@ -123,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_command_writes_serves_us() {
+    fn accepts_the_output_of_the_customization_command() {
         let ours = swansong_clusterd::customization::customize(BUILT_IN).expect("sound").text;
         let list = Whitelist::parse(&ours).expect("sound");
         assert!(list.knows_resource("swansong") && list.knows_resource("CCAE"));

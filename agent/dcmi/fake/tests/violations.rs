@@ -1,11 +1,11 @@
-//! The stand-in refuses what the vendor's documents forbid: a caller that is careless fails against it.
+//! The fake library rejects and records calls that the vendor's documents forbid.
 
 use std::fs;
 use std::process::Command;
 
-use swansong_fake_dcmi::{Script, build, build_without, flood_leaves};
+use swansong_fake_dcmi::{Script, build, build_without, codes_after_flood};
 
-/// A careless caller.
+/// A program with invalid calls.
 const CALLER: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -77,8 +77,8 @@ fn can_omit_functions() {
 
 #[test]
 fn sends_a_flood_of_events() {
-    assert_eq!(flood_leaves(3, 2, 0x10).into_iter().collect::<Vec<_>>(), [(1, 0x10)]);
-    assert_eq!(flood_leaves(5, 2, 0x10).into_iter().collect::<Vec<_>>(), [(0, 0x11)]);
-    assert!(flood_leaves(10_000, 8, 0x10).is_empty());
-    assert_eq!(flood_leaves(10_004, 8, 0x10).len(), 4);
+    assert_eq!(codes_after_flood(3, 2, 0x10).into_iter().collect::<Vec<_>>(), [(1, 0x10)]);
+    assert_eq!(codes_after_flood(5, 2, 0x10).into_iter().collect::<Vec<_>>(), [(0, 0x11)]);
+    assert!(codes_after_flood(10_000, 8, 0x10).is_empty());
+    assert_eq!(codes_after_flood(10_004, 8, 0x10).len(), 4);
 }

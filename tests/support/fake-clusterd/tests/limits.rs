@@ -1,4 +1,4 @@
-//! The stand-in is as hard on a client as the real ClusterD: what a naive client does goes wrong here.
+//! The fake ClusterD has the limits of the real one, on which naive clients fail.
 
 use std::collections::HashMap;
 use std::fs;
@@ -46,7 +46,7 @@ fn send(core: &mut Core, now: u64, faults: Vec<Fault>) -> RespStatus {
     core.send_public_fault(&message(faults), now)
 }
 
-fn stands(core: &mut Core, now: u64, id: &str) -> bool {
+fn is_active(core: &mut Core, now: u64, id: &str) -> bool {
     core.tick(now);
     core.statistic()["PublicFaults"].contains(id)
 }
@@ -102,7 +102,7 @@ fn drops_invalid_faults_and_answers_409_if_all_are() {
     for (change, why) in cases {
         let mut bad = fault("fault-0001", "occur");
         change(&mut bad);
-        // A serial number beside a name isn't looked at.
+        // A serial number beside a name is ignored.
         if why.is_empty() {
             assert_eq!(send(&mut core(), NOW, vec![bad]).code, 0);
             continue;
@@ -110,13 +110,13 @@ fn drops_invalid_faults_and_answers_409_if_all_are() {
         assert_eq!(send(&mut core(), NOW, vec![bad.clone()]).code, 409, "{why}");
         let mut core = core();
         let answer = send(&mut core, NOW, vec![bad, fault("fault-0002", "occur")]);
-        assert_eq!(answer.code, 0, "the sender isn't told of what was dropped: {why}");
-        assert_eq!((core.ledger().taken.len(), core.ledger().dropped.len()), (1, 1), "{why}");
+        assert_eq!(answer.code, 0, "the sender isn't notified of dropped faults: {why}");
+        assert_eq!((core.ledger().accepted.len(), core.ledger().dropped.len()), (1, 1), "{why}");
         assert!(core.ledger().dropped[0].why.contains(why), "{:?}: {why}", core.ledger().dropped);
     }
 }
 
-/// A naive client sends each fault on its own, and as many as there are.
+/// A naive client sends each fault in a separate message, without a rate limit.
 #[test]
 fn accepts_a_hundred_messages_and_one_a_second() {
     let mut core = core();
@@ -125,7 +125,7 @@ fn accepts_a_hundred_messages_and_one_a_second() {
         send(&mut core, NOW, vec![fault(id, "occur")]);
     }
     assert_eq!((core.ledger().answered(0), core.ledger().answered(410)), (100, 30));
-    assert!(!stands(&mut core, NOW, "fault-0100"), "a client that doesn't send again has lost it");
+    assert!(!is_active(&mut core, NOW, "fault-0100"), "a client that doesn't send again has lost it");
     assert_eq!(send(&mut core, NOW + SECOND, vec![fault("fault-0100", "occur")]).code, 0);
     assert_eq!(send(&mut core, NOW + SECOND, vec![fault("fault-0101", "occur")]).code, 410);
 }
@@ -179,11 +179,11 @@ fn ignores_repeated_faults() {
     send(&mut core, NOW, vec![grown]);
     assert_eq!(core.ledger().of("fault-0001"), [("occur", Effect::Added), ("occur", Effect::Repeated)]);
     assert!(core.statistic()["PublicFaults"].contains("\"devIds\":[3]"));
-    // By the same name another sender's fault is another.
+    // The same id of another sender is another fault.
     let mut foreign = message(vec![fault("fault-0001", "recover")]);
     foreign.resource = "CCAE".to_owned();
     assert_eq!(core.send_public_fault(&foreign, NOW + 9 * SECOND).code, 0);
-    assert!(stands(&mut core, NOW + 60 * SECOND, "fault-0001"));
+    assert!(is_active(&mut core, NOW + 60 * SECOND, "fault-0001"));
 }
 
 #[test]
@@ -192,32 +192,32 @@ fn delays_early_recoveries_and_undoes_no_kill() {
     send(&mut core, NOW, vec![fault("fault-0001", "occur")]);
     send(&mut core, NOW + 2 * SECOND, vec![fault("fault-0001", "recover")]);
     assert_eq!(core.ledger().of("fault-0001")[1], ("recover", Effect::Deferred));
-    assert!(stands(&mut core, NOW + 4 * SECOND, "fault-0001"));
-    assert!(!stands(&mut core, NOW + 5 * SECOND, "fault-0001"));
+    assert!(is_active(&mut core, NOW + 4 * SECOND, "fault-0001"));
+    assert!(!is_active(&mut core, NOW + 5 * SECOND, "fault-0001"));
     assert_eq!(core.ledger().kills.len(), 1);
 }
 
 #[test]
 fn retries_the_recovery_of_an_unknown_fault() {
-    // The recovery overtook its fault.
+    // The recovery arrives before its fault.
     let mut core = core();
     send(&mut core, NOW, vec![fault("fault-0001", "recover")]);
     send(&mut core, NOW + SECOND, vec![fault("fault-0001", "occur")]);
-    assert!(stands(&mut core, NOW + 4 * SECOND, "fault-0001"));
-    assert!(!stands(&mut core, NOW + 5 * SECOND, "fault-0001"));
-    // It overtook it by more: the fault stands for ever.
+    assert!(is_active(&mut core, NOW + 4 * SECOND, "fault-0001"));
+    assert!(!is_active(&mut core, NOW + 5 * SECOND, "fault-0001"));
+    // A recovery that arrives more than five seconds early has no effect.
     send(&mut core, NOW + 10 * SECOND, vec![fault("fault-0002", "recover")]);
     core.tick(NOW + 16 * SECOND);
     send(&mut core, NOW + 16 * SECOND, vec![fault("fault-0002", "occur")]);
-    assert!(stands(&mut core, NOW + 3600 * SECOND, "fault-0002"));
+    assert!(is_active(&mut core, NOW + 3600 * SECOND, "fault-0002"));
 }
 
 #[test]
 fn once_ends_after_five_seconds_and_kills() {
     let mut core = core();
     send(&mut core, NOW, vec![fault("fault-0001", "once")]);
-    assert!(stands(&mut core, NOW + 4 * SECOND, "fault-0001"));
-    assert!(!stands(&mut core, NOW + 5 * SECOND, "fault-0001"));
+    assert!(is_active(&mut core, NOW + 4 * SECOND, "fault-0001"));
+    assert!(!is_active(&mut core, NOW + 5 * SECOND, "fault-0001"));
     assert_eq!(core.ledger().kills.len(), 1);
 }
 
@@ -228,18 +228,18 @@ fn fault_without_a_node_hits_another_node() {
     let mut nameless = fault("fault-0001", "occur");
     nameless.influence[0].node_name.clear();
     assert_eq!(send(&mut core, NOW, vec![nameless]).code, 0);
-    assert_eq!(core.ledger().harm.len(), 1);
+    assert_eq!(core.ledger().misdirected.len(), 1);
     assert_eq!(core.ledger().kills[0].node, "some-other-node");
 }
 
-/// A naive client doesn't take a fault back when the job was dumped.
+/// A naive client doesn't withdraw the fault after the dump.
 #[test]
 fn active_faults_kill_again_after_a_restart() {
     let mut core = core();
     send(&mut core, NOW, vec![fault("fault-0001", "occur"), fault("fault-0002", "occur")]);
     assert_eq!(core.ledger().kills.len(), 1, "the same device is handled once");
     core.restart(NOW + 60 * SECOND);
-    assert!(stands(&mut core, NOW + 60 * SECOND, "fault-0001"));
+    assert!(is_active(&mut core, NOW + 60 * SECOND, "fault-0001"));
     assert_eq!(core.ledger().kills.len(), 2);
 }
 
@@ -249,7 +249,7 @@ fn restart_loses_delayed_recoveries() {
     send(&mut core, NOW, vec![fault("fault-0001", "occur")]);
     send(&mut core, NOW + SECOND, vec![fault("fault-0001", "recover")]);
     core.restart(NOW + 2 * SECOND);
-    assert!(stands(&mut core, NOW + 3600 * SECOND, "fault-0001"), "it has to be sent again");
+    assert!(is_active(&mut core, NOW + 3600 * SECOND, "fault-0001"), "it has to be sent again");
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn answers_0_and_drops_faults_beyond_fifty_thousand() {
     for i in 0..500 {
         assert_eq!(send(&mut core, NOW + u64::from(i) * SECOND, batch(i)).code, 0);
     }
-    assert!(core.ledger().taken.iter().all(|taken| taken.effect == Effect::Added));
+    assert!(core.ledger().accepted.iter().all(|accepted| accepted.effect == Effect::Added));
     assert_eq!(send(&mut core, NOW + 1000 * SECOND, vec![fault("fault-more", "occur")]).code, 0);
     assert_eq!(core.ledger().of("fault-more"), [("occur", Effect::Full)]);
     assert!(core.statistic().contains_key("Description"), "the statistic says that it isn't complete");
@@ -283,7 +283,6 @@ fn fast_path_requires_registered_jobs() {
     assert_eq!(core.ledger().reported.len(), 1);
 }
 
-/// What our reader makes of what it writes.
 #[test]
 fn reader_parses_the_statistic() {
     let mut core = core();
