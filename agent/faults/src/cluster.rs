@@ -65,7 +65,7 @@ impl Cluster {
         let node = device_info.map(|why| Objection { pod: None, why: Why::DeviceInfoNotUsable(why) });
         let mut checks = JobChecks { objections: node.into_iter().collect(), jobs: Vec::new() };
         let Some(pods) = pods else {
-            let why = Why::JobNotSeen("the Pods of this node aren't known yet".to_owned());
+            let why = Why::JobStateUnknown("the Pods of this node aren't known yet".to_owned());
             checks.objections.push(Objection { pod: None, why });
             return checks;
         };
@@ -85,7 +85,7 @@ impl Cluster {
                 }
                 Err(problem) => checks.objections.push(Objection {
                     pod: Some(format!("{}/{}", pod.namespace, pod.name)),
-                    why: Why::JobNotSeen(problem.clone()),
+                    why: Why::JobStateUnknown(problem.clone()),
                 }),
             }
         }

@@ -9,8 +9,8 @@ pub const CONDITION: &str = "FaultsRelayed";
 
 /// How long ClusterD may fail before the condition shows it: a restart takes less.
 const SEND_GRACE: Duration = Duration::from_mins(3);
-/// How long a fault may be held back before the condition shows it.
-const HELD_GRACE: Duration = Duration::from_secs(30);
+/// How long an objection may block a fault before the condition shows it.
+const BLOCKED_GRACE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::Display)]
 pub enum ConditionStatus {
@@ -78,10 +78,11 @@ fn first_problem(situation: &Situation<'_>) -> ConditionState {
         let duration = if is_long { "more than ten minutes" } else { "some minutes" };
         return failed(reason, format!("for {duration}: {}; waiting: {waiting}", trouble.error.message()));
     }
-    if let Some((_, objection)) = situation.objection.as_ref().filter(|(since, _)| lasts(*since, HELD_GRACE))
+    if let Some((_, objection)) =
+        situation.objection.as_ref().filter(|(since, _)| lasts(*since, BLOCKED_GRACE))
     {
         let message = format!("a fault isn't sent, since no checkpoint would be saved: {objection}");
-        return failed("FaultHeldBack", message);
+        return failed("FaultBlocked", message);
     }
     match situation.untracked {
         Some(Untracked::Full) => {
@@ -145,7 +146,7 @@ mod tests {
             objection: Some((Duration::ZERO, "no ConfigMap".to_owned())),
             ..Situation::default()
         };
-        assert_eq!((reason(&held(29)), reason(&held(30))), ("AllRelayed", "FaultHeldBack"));
+        assert_eq!((reason(&held(29)), reason(&held(30))), ("AllRelayed", "FaultBlocked"));
     }
 
     #[test]

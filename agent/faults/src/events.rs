@@ -38,7 +38,7 @@ impl FaultEvents {
 
     pub fn ended(&self, fault: &Fault) {
         let sent = if fault.may_be_known() { "" } else { ", and was never sent to ClusterD" };
-        self.node(false, "DeviceFaultOver", &fault.id, format!("ended{sent}: {}", fault.describe()));
+        self.node(false, "DeviceFaultEnded", &fault.id, format!("ended{sent}: {}", fault.describe()));
     }
 
     /// An event that nothing ends.
@@ -53,16 +53,16 @@ impl FaultEvents {
     }
 
     /// The fault isn't sent.
-    pub fn held_back(&self, fault: &Fault, objections: &[Objection], pods: &[NpuPod]) {
+    pub fn blocked(&self, fault: &Fault, objections: &[Objection], pods: &[NpuPod]) {
         let all: Vec<String> = objections.iter().map(ToString::to_string).collect();
         let text = format!("the fault of {} isn't sent to ClusterD: {}", fault.subject, all.join("; "));
-        self.node(true, "FaultHeldBack", &fault.id, text);
+        self.node(true, "FaultBlocked", &fault.id, text);
         for pod in pods.iter().filter(|pod| pod.uses(fault.subject)) {
             let name = format!("{}/{}", pod.namespace, pod.name);
             for objection in objections.iter().filter(|objection| objection.pod.as_ref() == Some(&name)) {
                 let text = format!("{} is faulty, and ClusterD isn't notified: {objection}", fault.subject);
-                self.publish(target_pod(pod), true, "FaultHeldBack", &fault.id, text.clone());
-                self.job(&pod.namespace, pod.job.as_ref(), true, "FaultHeldBack", &fault.id, text);
+                self.publish(target_pod(pod), true, "FaultBlocked", &fault.id, text.clone());
+                self.job(&pod.namespace, pod.job.as_ref(), true, "FaultBlocked", &fault.id, text);
             }
         }
     }

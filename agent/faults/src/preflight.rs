@@ -45,7 +45,7 @@ pub enum Why {
     /// ClusterD doesn't consider the job running.
     JobNotRunning(String),
     /// The API server could not be asked.
-    JobNotSeen(String),
+    JobStateUnknown(String),
 }
 
 /// The recovery part of a PodGroup (`scheduling.volcano.sh/v1beta1`).
@@ -194,7 +194,7 @@ impl fmt::Display for Objection {
             Why::JobNotRunning(status) => {
                 write!(f, "ClusterD doesn't consider the job running ({status}), and would do nothing")
             }
-            Why::JobNotSeen(problem) => write!(f, "whether its job could dump is unknown: {problem}"),
+            Why::JobStateUnknown(problem) => write!(f, "whether its job could dump is unknown: {problem}"),
         }
     }
 }

@@ -202,10 +202,10 @@ async fn fault_is_sent_when_its_job_can_dump_and_withdrawn_after_the_dump() {
 
     // No checkpoint would be saved, since the reset ConfigMap is missing.
     scene.script.event(3, HBM, CRITICAL, OCCUR, "HBM");
-    scene.expect_events(&namespace, "Pod", "bert-master-0", &["DeviceFault", "FaultHeldBack"]).await;
-    scene.expect_events(&namespace, "AscendJob", "bert", &["FaultHeldBack"]).await;
-    scene.expect_events("default", "Node", &node, &["DeviceFault", "FaultHeldBack"]).await;
-    scene.relayed("False", "FaultHeldBack").await;
+    scene.expect_events(&namespace, "Pod", "bert-master-0", &["DeviceFault", "FaultBlocked"]).await;
+    scene.expect_events(&namespace, "AscendJob", "bert", &["FaultBlocked"]).await;
+    scene.expect_events("default", "Node", &node, &["DeviceFault", "FaultBlocked"]).await;
+    scene.relayed("False", "FaultBlocked").await;
     assert_eq!(scene.accepted(), [""; 0]);
 
     scene.reset_config().await;
@@ -237,7 +237,7 @@ async fn fault_is_sent_when_its_job_can_dump_and_withdrawn_after_the_dump() {
             "default",
             "Node",
             &node,
-            &["FaultRelayed", "FaultWithdrawn", "DumpSucceeded", "DeviceFaultOver"],
+            &["FaultRelayed", "FaultWithdrawn", "DumpSucceeded", "DeviceFaultEnded"],
         )
         .await;
 }

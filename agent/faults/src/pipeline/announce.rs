@@ -23,8 +23,8 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(250);
 pub(super) struct Announced {
     /// Faults that the device plugin reports.
     by_device_plugin: BTreeSet<String>,
-    /// Faults that are held back: since when, and by which objection.
-    held_back: BTreeMap<String, (Duration, String)>,
+    /// Faults that are blocked by an objection, since when and by which.
+    nothing_saved: BTreeMap<String, (Duration, String)>,
     /// What a source can't inspect, and why.
     unavailable: BTreeMap<(&'static str, Subject), String>,
     /// Why the state was set aside at the start.
@@ -36,7 +36,7 @@ impl Announced {
     pub(super) const fn new(set_aside: Option<String>) -> Self {
         Self {
             by_device_plugin: BTreeSet::new(),
-            held_back: BTreeMap::new(),
+            nothing_saved: BTreeMap::new(),
             unavailable: BTreeMap::new(),
             set_aside,
             status_not_before: Duration::ZERO,
@@ -120,24 +120,24 @@ impl Pipeline {
             by_device_plugin.insert(fault.id);
         }
         announced.by_device_plugin = by_device_plugin;
-        let mut held_back = BTreeMap::new();
+        let mut nothing_saved = BTreeMap::new();
         for fault in blocked(tracker, &BlockReason::NothingSaved) {
             let Some(checked) = checked.get(&fault.subject) else { continue };
             let Some(objection) = checked.checks.objections.first().map(ToString::to_string) else {
                 continue;
             };
-            let before = announced.held_back.remove(&fault.id);
+            let before = announced.nothing_saved.remove(&fault.id);
             if before.as_ref().is_none_or(|(_, before)| *before != objection) {
                 warn!(id = fault.id, objection, "a fault isn't sent, since no checkpoint would be saved");
-                parts.events.held_back(&fault, &checked.checks.objections, &pods);
+                parts.events.blocked(&fault, &checked.checks.objections, &pods);
             }
-            held_back.insert(fault.id, (before.map_or(now, |(since, _)| since), objection));
+            nothing_saved.insert(fault.id, (before.map_or(now, |(since, _)| since), objection));
         }
         // While the jobs are checked again, the last objection counts.
         for fault in blocked(tracker, &BlockReason::Preflight) {
-            held_back.extend(announced.held_back.remove_entry(&fault.id));
+            nothing_saved.extend(announced.nothing_saved.remove_entry(&fault.id));
         }
-        announced.held_back = held_back;
+        announced.nothing_saved = nothing_saved;
     }
 
     fn situation<'a>(&'a self, state_problem: Option<&'a str>, now: Duration) -> Situation<'a> {
@@ -149,7 +149,7 @@ impl Pipeline {
         Situation {
             now,
             trouble: self.reconciler.trouble(),
-            objection: self.announced.held_back.values().min().cloned(),
+            objection: self.announced.nothing_saved.values().min().cloned(),
             untracked: self.tracker.untracked(),
             unconfirmed: self.reconciler.unconfirmed(&self.tracker).map(|fault| fault.id.as_str()),
             refused: self.refused(),

@@ -79,7 +79,7 @@ async fn a_fault_ends_as_one_that_clusterd_took_and_its_end_follows() {
         "default",
         "Node",
         &node,
-        &["DeviceFault", "FaultRelayed", "DeviceFaultOver", "FaultRecoveryRelayed"],
+        &["DeviceFault", "FaultRelayed", "DeviceFaultEnded", "FaultRecoveryRelayed"],
     )
     .await
     .unwrap();
