@@ -90,7 +90,7 @@ doc:
 	RUSTDOCFLAGS='--deny warnings' cargo doc --workspace --no-deps --locked --quiet
 
 .PHONY: lint
-lint: fmt-check clippy doc deny ## Format, clippy, documentation and dependencies, without tests.
+lint: words fmt-check clippy doc deny ## Words, format, clippy, documentation and dependencies, without tests.
 
 .PHONY: words
 words: ## Check the words and comments of code, docs and manifests.

@@ -100,7 +100,7 @@ if [ "$tier" = training ]; then
     [ "$(id -u)" = 0 ] || advise "a network namespace for each scenario needs root" "sudo -s"
     need unshare util-linux
     need ip iproute2
-    # Of Debian's interpreter: another one on the PATH may have a torch of its own, or none.
+    # Of Debian's interpreter: another one on the PATH may have a different torch, or none.
     /usr/bin/python3 -c 'import sys, importlib.util; sys.exit(importlib.util.find_spec("torch") is None)' 2>/dev/null ||
         add python3-torch
 fi

@@ -184,7 +184,7 @@ class Job:
         raise LookupError("no process of rank %d" % rank)
 
     def lose_devices(self, *ranks):
-        """The devices of `ranks` are gone; their processes go on, but can't save."""
+        """The devices of `ranks` are gone; their processes continue, but can't save."""
         for rank in ranks:
             (self.checkpoints / ("lost-device-%d" % rank)).touch()
 
@@ -198,11 +198,11 @@ class Job:
         They can't after a Pod has ended and the result of the dump is known, or can't be since the Manager has ended.
         """
         deadline = time.monotonic() + seconds(timeout) + 5
-        while time.monotonic() < deadline and not self.is_over():
+        while time.monotonic() < deadline and not self.has_finished():
             time.sleep(0.02)
         return self.has_file(), self.recover_status()
 
-    def is_over(self):
+    def has_finished(self):
         has_lost_manager = self.pods[0].poll() is not None
         if self.retries == 0:
             return self.failed.is_set() and (self.has_file() or has_lost_manager or self.status == "dump-failed")

@@ -199,7 +199,7 @@ class Processor:
         self.channel.send(reply=getattr(self, order)())
 
     def has_device(self):
-        """False after a device fault: the process goes on, but can't copy its state from the device."""
+        """False after a device fault: the process continues, but can't copy its state from the device."""
         return not (self.folder / ("lost-device-%d" % self.rank)).exists()
 
     def save(self):
