@@ -13,6 +13,8 @@
 //! - [`config`]: the configuration file.
 //! - [`node`]: the Node, its Pods and Events in the API server.
 //! - [`device_nodes`]: a source of faults, the device nodes of the host; [`dcmi_library`] finds the library of another one.
+//! - `transports`: the transports to ClusterD that are configured.
+//! - [`rehearsal`]: sends a harmless fault to ClusterD and takes it back.
 //! - [`run`]: the long-running agent, which connects the others with the fault pipeline (`swansong-faults`).
 
 pub mod checks;
@@ -25,4 +27,6 @@ mod metrics;
 pub mod node;
 pub mod preload;
 pub mod readiness;
+pub mod rehearsal;
 pub mod run;
+mod transports;

@@ -7,13 +7,14 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use swansong_agent::checks::{self, CheckContext};
 use swansong_agent::config::{Config, GatewaySettings};
-use swansong_agent::finding::{Ready, Report};
+use swansong_agent::finding::{Ready, Report, Status};
 use swansong_agent::host::HostRoot;
 use swansong_agent::node::Timing;
+use swansong_agent::rehearsal::{Rehearsal, Step};
 use swansong_agent::run::{Agent as Running, Parts};
 use tracing::info;
 
-use super::files::print;
+use super::files::{print, printable};
 use super::signals::Signals;
 use crate::logging::Logging;
 
@@ -29,7 +30,9 @@ pub(crate) struct Agent {
     /// Check once, print the report and exit
     #[arg(long)]
     once: bool,
-    /// What to print with --once
+    #[command(flatten)]
+    rehearsal: RehearsalOptions,
+    /// What to print with --once and --rehearse
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
     /// Configuration file of the agent, YAML [default: all defaults]
@@ -52,6 +55,18 @@ pub(crate) struct Agent {
     gateway: Option<String>,
     #[command(flatten)]
     logging: Logging,
+}
+
+#[derive(Debug, clap::Args)]
+struct RehearsalOptions {
+    /// Send a harmless fault to ClusterD, watch it appear, withdraw it, print each step and exit
+    ///
+    /// The exit statuses are those of --once. It needs the API server, and the options of the node's agent.
+    #[arg(long, conflicts_with = "once")]
+    rehearse: bool,
+    /// Rehearse although a job that asks for a dump runs on the node
+    #[arg(long, requires = "rehearse")]
+    force: bool,
 }
 
 /// Format of the report.
@@ -79,7 +94,50 @@ impl Agent {
             }
             config.faults.gateway = Some(gateway);
         }
-        if self.once { self.once(&config) } else { self.keep_running(config) }
+        match (self.once, self.rehearsal.rehearse) {
+            (true, _) => self.once(&config),
+            (false, true) => self.rehearse(config),
+            (false, false) => self.keep_running(config),
+        }
+    }
+
+    fn rehearse(self, config: Config) -> anyhow::Result<ExitCode> {
+        if !config.faults.enabled {
+            anyhow::bail!(
+                "the agent of this node sends no faults, so there is nothing to rehearse; set faults.enabled in its configuration, or add --faults if its agent has it"
+            );
+        }
+        self.logging.start();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let output = self.output;
+        let report = runtime.block_on(async {
+            let signals = Signals::listen().context("signals can't be handled")?;
+            let rehearsal = Rehearsal {
+                config,
+                node: self.node_name()?,
+                client: swansong_runtime::kube::client("swansong-agent").await.context(
+                    "a rehearsal needs the API server, which shows what ClusterD has; run it in the Pod of an agent, or set KUBECONFIG",
+                )?,
+                host_root: self.host_root,
+                force: self.rehearsal.force,
+            };
+            let on_step = |step: &Step| {
+                if let Output::Text = output {
+                    // The report's status says how it ends, also for a reader that left.
+                    let _ = print(&format!("{step}\n"));
+                }
+            };
+            Ok::<_, anyhow::Error>(rehearsal.run(signals.stop(), on_step).await?)
+        })?;
+        print(&match output {
+            Output::Text => format!("{}  {}\n", printable(&report.node), report.status.as_str()),
+            Output::Json => serde_json::to_string_pretty(&report)? + "\n",
+        })?;
+        Ok(ExitCode::from(match report.status {
+            Status::Pass => 0,
+            Status::Fail => 2,
+            Status::Unknown => 3,
+        }))
     }
 
     fn once(&self, config: &Config) -> anyhow::Result<ExitCode> {

@@ -37,6 +37,8 @@ pub struct RegisteredFault<'a> {
     pub id: Cow<'a, str>,
     /// Its class; `None` for a code that isn't Swansong's.
     pub class: Option<Class>,
+    /// The level that ClusterD gives the code, such as `SeparateNPU`.
+    pub level: Option<Cow<'a, str>>,
 }
 
 /// The ConfigMap is invalid.
@@ -118,12 +120,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for OwnFaults<'a> {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut faults: A) -> Result<Self::Value, A::Error> {
                 let mut own = Vec::new();
-                while let Some(Entry { resource, fault_id, fault_code }) = faults.next_element()? {
+                while let Some(Entry { resource, fault_id, fault_code, level }) = faults.next_element()? {
                     if resource.is_some_and(|Text(resource)| resource == RESOURCE) {
                         let class = fault_code.and_then(|Text(code)| {
                             Class::VARIANTS.iter().copied().find(|class| class.code() == code)
                         });
-                        own.extend(fault_id.map(|Text(id)| RegisteredFault { id, class }));
+                        let level = level.map(|Text(level)| level);
+                        own.extend(fault_id.map(|Text(id)| RegisteredFault { id, class, level }));
                     }
                 }
                 Ok(OwnFaults(own))
@@ -144,6 +147,8 @@ struct Entry<'a> {
     fault_id: Option<Text<'a>>,
     #[serde(borrow, default)]
     fault_code: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    level: Option<Text<'a>>,
 }
 
 #[cfg(test)]
@@ -179,9 +184,10 @@ mod tests {
     fn ids_are_borrowed() {
         let found = node_faults(Some(FAULTS), None, "worker-7").expect("a statistic");
         assert!(found.faults.iter().all(|fault| matches!(fault.id, Cow::Borrowed(_))));
+        let registered = found.faults.iter().map(|fault| (fault.class, fault.level.as_deref()));
         assert_eq!(
-            found.faults.iter().map(|fault| fault.class).collect::<Vec<_>>(),
-            [Some(Class::ChipSeparate), None]
+            registered.collect::<Vec<_>>(),
+            [(Some(Class::ChipSeparate), Some("SeparateNPU")), (None, None)]
         );
         assert_eq!(ids(r#"{"a":[{"resource":"swan\u0073ong","faultId":"a\u002eb"}]}"#, "a"), ["a.b"]);
     }

@@ -125,7 +125,8 @@ impl Cluster {
         }))
     }
 
-    async fn config_map(
+    /// The data of a ConfigMap, if there is one.
+    pub async fn config_map(
         &self,
         namespace: &str,
         name: &str,
@@ -186,7 +187,8 @@ pub(crate) fn observed(
     Ok(Observed { faults, is_complete: found.complete })
 }
 
-async fn answered<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+/// The answer of the API server within ten seconds. The error is a sentence.
+pub async fn answered<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
     match timeout(TIMEOUT, request).await {
         Ok(answer) => answer.map_err(|error| error_message(&error)),
         Err(_) => Err(no_answer()),

@@ -31,12 +31,12 @@ mod status;
 mod simulation;
 
 pub use self::clock::{Clock, unix_millis};
-pub use self::cluster::Cluster;
+pub use self::cluster::{Cluster, answered};
 pub use self::condition::{CONDITION, ConditionState, ConditionStatus};
 pub use self::events::FaultEvents;
 pub use self::levels::{LevelSettings, LevelWatch, Levels};
 pub use self::metrics::Metrics;
 pub use self::pipeline::{Inputs, Outputs, Parts, Queue, run};
 pub use self::pod::{NpuPod, Owner};
-pub use self::sender::{ConfigMapTransport, Gateway, Transports};
+pub use self::sender::{ConfigMapTransport, Gateway, Route, Transports};
 pub use self::status::Status;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
+use serde::Serialize;
 use serde_json::json;
 use swansong_clusterd::process_fault::{Cause, ReportError};
 use swansong_clusterd::{PublicFault, SendError, Transport, config_map};
@@ -28,7 +29,8 @@ const GATEWAY_GRACE: Duration = Duration::from_mins(1);
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The transport that carried a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, strum::IntoStaticStr, strum::VariantArray)]
+#[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Route {
     /// The cluster's gateway.

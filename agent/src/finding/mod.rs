@@ -12,6 +12,7 @@ use serde::Serialize;
 pub use self::check_name::CheckName;
 pub use self::reason::Reason;
 pub use self::report::Report;
+pub(crate) use self::report::escape;
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::IntoStaticStr, strum::VariantArray)]

@@ -65,7 +65,7 @@ impl fmt::Display for Report {
 }
 
 /// Escapes control characters, since file names may contain terminal sequences.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_control() {

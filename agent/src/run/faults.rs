@@ -4,20 +4,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use swansong_clusterd_client::{AddressError, GrpcClient};
 use swansong_fault_model::{Fault, RULES};
 use swansong_faults::sources::{Dcmi, DcmiSettings, DevicePluginWatch, Source, Updates};
-use swansong_faults::{
-    Clock, Cluster, ConfigMapTransport, FaultEvents, Gateway, Inputs, LevelWatch, Outputs, Parts, Queue,
-    Transports,
-};
-use swansong_gateway::client::{self, GatewayClient};
+use swansong_faults::{Clock, Cluster, FaultEvents, Inputs, LevelWatch, Outputs, Parts, Queue, Transports};
 use swansong_runtime::supervisor::supervise;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::{Context, faults_condition};
-use crate::config::{Config, GatewaySettings};
 use crate::dcmi_library;
 use crate::device_nodes::DeviceNodes;
 
@@ -25,17 +19,10 @@ use crate::device_nodes::DeviceNodes;
 const QUEUE: usize = 1024;
 /// The slowest source polls every five minutes.
 const SOURCE_TIMEOUT: Duration = Duration::from_mins(16);
-/// The gateway answers when ClusterD has.
-const GATEWAY_TIMEOUT: Duration = Duration::from_secs(45);
 const PIPELINE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// ClusterD at its configured address.
-pub(super) fn clusterd(config: &Config) -> Result<GrpcClient, AddressError> {
-    GrpcClient::new(&format!("http://{}", config.checks.clusterd.address), config.checks.clusterd.timeout)
-}
-
 /// Starts the pipeline and its sources.
-pub(super) fn start(all: &mut JoinSet<Infallible>, context: &Context, clusterd: GrpcClient) {
+pub(super) fn start(all: &mut JoinSet<Infallible>, context: &Context, transports: Transports) {
     let Context { shared, config, api, timing, events, .. } = context;
     let settings = &config.faults;
     let clock = Clock::start();
@@ -50,7 +37,7 @@ pub(super) fn start(all: &mut JoinSet<Infallible>, context: &Context, clusterd: 
         node: shared.node_name.clone(),
         folder: settings.state_folder.clone(),
         settings: settings.pipeline.clone(),
-        transports: transports(context, clusterd),
+        transports,
         cluster: Cluster::new(api.client().clone()),
         inputs: Inputs {
             pods: shared.npu_pods.subscribe(),
@@ -89,25 +76,6 @@ pub(super) fn start(all: &mut JoinSet<Infallible>, context: &Context, clusterd: 
         let find_library = dcmi_library::finder(context.host_root.clone(), config.checks.clone());
         spawn_source(all, context, Dcmi::new(DcmiSettings::new(find_library)), updates);
     }
-}
-
-fn transports(context: &Context, grpc: GrpcClient) -> Transports {
-    let Context { shared, config, api, .. } = context;
-    let settings = &config.faults;
-    let gateway = settings.gateway.as_ref().map(|gateway: &GatewaySettings| {
-        Gateway::new(GatewayClient::new(client::Settings {
-            address: gateway.address.clone(),
-            server_name: gateway.server_name().to_owned(),
-            ca_file: gateway.ca_file.clone(),
-            token_file: gateway.token_file.clone(),
-            connect_timeout: config.checks.clusterd.timeout,
-            request_timeout: GATEWAY_TIMEOUT,
-        }))
-    });
-    let namespace = settings.config_map_namespace.as_ref();
-    let config_map = namespace
-        .map(|namespace| ConfigMapTransport::new(api.client().clone(), namespace, &shared.node_name));
-    Transports { gateway, grpc, config_map }
 }
 
 /// Which device nodes existed before this process is known from the state only.

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use swansong_clusterd_client::GrpcClient;
+use swansong_faults::Transports;
 use swansong_runtime::events::{self, EventSender, EventWriter};
 use swansong_runtime::supervisor::{Progress, TaskError, Tasks, supervise};
 use tokio::net::TcpListener;
@@ -39,6 +39,7 @@ use crate::config::Config;
 use crate::host::HostRoot;
 use crate::metrics::Metrics;
 use crate::node::{ApiClient, NodeWriter, Timing};
+use crate::transports::transports;
 
 /// The component in Events.
 const COMPONENT: &str = "swansong-agent";
@@ -87,8 +88,8 @@ pub struct Agent {
     address: SocketAddr,
     context: Context,
     event_writer: EventWriter,
-    /// ClusterD, if faults are reported.
-    clusterd: Option<GrpcClient>,
+    /// The transports to ClusterD, if faults are reported.
+    transports: Option<Transports>,
 }
 
 /// What all tasks share.
@@ -121,7 +122,7 @@ impl Agent {
         let metrics = Metrics::new(&tasks);
         let (events, event_writer) = events::channel(COMPONENT, &node, &metrics.events);
         let is_reporting = config.faults.enabled;
-        let clusterd = is_reporting.then(|| faults::clusterd(&config)).transpose()?;
+        let transports = is_reporting.then(|| transports(&config, api.client(), &node)).transpose()?;
         let context = Context {
             writer: NodeWriter::new(api.clone(), &node),
             shared: Arc::new(Shared::new(node, boot_id(&host_root), tasks, metrics)),
@@ -131,7 +132,7 @@ impl Agent {
             timing,
             events,
         };
-        Ok(Self { listener, address, context, event_writer, clusterd })
+        Ok(Self { listener, address, context, event_writer, transports })
     }
 
     /// The address of health, metrics and status, with the chosen port.
@@ -141,7 +142,7 @@ impl Agent {
 
     /// Runs until `stop` completes. The Node remains as it is; the next agent continues from it.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { listener, context, event_writer, clusterd, .. } = self;
+        let Self { listener, context, event_writer, transports, .. } = self;
         let Context { config, timing, .. } = &context;
         // A hanging check is reported much earlier; these limits are for tasks that can't report.
         let periodic = |interval: Duration| interval.saturating_mul(3) + Duration::from_mins(1);
@@ -160,8 +161,8 @@ impl Agent {
             let event_writer = Arc::clone(&event_writer);
             async move { Ok(event_writer.lock().await.run(context.api.client(), &progress).await) }
         });
-        if let Some(clusterd) = clusterd {
-            faults::start(&mut all, &context, clusterd);
+        if let Some(transports) = transports {
+            faults::start(&mut all, &context, transports);
         }
         all.spawn(serve::serve(listener, Arc::clone(&context.shared)));
         tokio::select! {

@@ -1,6 +1,8 @@
 //! Device faults from the driver's library to ClusterD, with a real agent, a real API server, a fake libdcmi.so and a fake
 //! ClusterD.
 
+mod rehearsal;
+
 use std::sync::Arc;
 use std::time::Duration;
 

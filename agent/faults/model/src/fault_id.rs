@@ -1,6 +1,7 @@
 //! The id of a fault.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
@@ -12,6 +13,11 @@ const MAX: usize = 128;
 /// Digits of the hash of a node name that had to be changed.
 const HASH: usize = 16;
 
+/// What a rehearsal's id has in place of subject and code; not a hexadecimal number.
+const REHEARSAL: &str = "rehearsal";
+/// How long a rehearsal may take, with room for an observation every five minutes.
+const REHEARSAL_TTL: Duration = Duration::from_mins(10);
+
 /// The id of a fault that occurred at `occurred`, in milliseconds since 1970: `NODE.SUBJECT.CODE.OCCURRED`, as in
 /// `worker-7.npu3.80E01801.1756000000000`.
 ///
@@ -20,7 +26,23 @@ const HASH: usize = 16;
 /// fits, `_` and a hash; no node name contains `_`.
 pub fn fault_id(node: &str, subject: Subject, code: &Code, occurred: u64) -> String {
     // The number, since one code can be written in several ways.
-    let tail = format!(".{subject}.{:X}.{occurred}", code.number());
+    id_with_tail(node, &format!(".{subject}.{:X}.{occurred}", code.number()))
+}
+
+/// The id of the fault of a rehearsal that began at `started`: `NODE.rehearsal.STARTED`. No fault of a device has such an id.
+pub fn rehearsal_id(node: &str, started: u64) -> String {
+    id_with_tail(node, &format!(".{REHEARSAL}.{started}"))
+}
+
+/// When a rehearsal's fault becomes stale, if `id` is the id of one. By then its process has withdrawn it, or has died.
+pub fn rehearsal_expiry(id: &str, now: Duration) -> Option<Duration> {
+    let (rest, started) = id.rsplit_once('.')?;
+    let is_rehearsal = rest.rsplit_once('.')?.1 == REHEARSAL;
+    // The clock of an earlier boot may have been ahead.
+    is_rehearsal.then(|| Duration::from_millis(started.parse().unwrap_or(0)).min(now) + REHEARSAL_TTL)
+}
+
+fn id_with_tail(node: &str, tail: &str) -> String {
     let room = MAX - tail.len();
     let mut id = if node.len() <= room && node.bytes().all(is_name_byte) {
         node.to_owned()
@@ -34,7 +56,7 @@ pub fn fault_id(node: &str, subject: Subject, code: &Code, occurred: u64) -> Str
         }
         name
     };
-    id.push_str(&tail);
+    id.push_str(tail);
     id
 }
 
@@ -92,6 +114,19 @@ mod tests {
         // The same code, written with a leading zero.
         let padded = "080e01801".parse().expect("a code");
         assert_eq!(fault_id("worker-7.rack-2", Subject::Npu(3), &padded, 1_756_000_000_000), id);
+    }
+
+    #[test]
+    fn rehearsal_is_no_fault_of_a_device_and_expires() {
+        let now = Duration::from_secs(1_756_000_000);
+        let id = rehearsal_id("worker-7", 1_756_000_000_000);
+        assert_eq!(id, "worker-7.rehearsal.1756000000000");
+        assert!(is_id(&id) && is_id(&rehearsal_id(&"a".repeat(253), u64::MAX)));
+        assert_eq!(FaultId::parse(&id), None);
+        assert_eq!(rehearsal_expiry(&id, now), Some(now + REHEARSAL_TTL));
+        assert_eq!(rehearsal_expiry("n.rehearsal.9999999999999", now), Some(now + REHEARSAL_TTL));
+        let fault = fault_id("n.rehearsal", Subject::Npu(3), &Code::from(1), 1_756_000_000_000);
+        assert_eq!(rehearsal_expiry(&fault, now), None);
     }
 
     #[test]

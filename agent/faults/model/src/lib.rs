@@ -28,7 +28,7 @@ pub use self::driver_fault::{CARD_DROP, DriverFault};
 pub use self::fault::{
     BlockReason, Classification, Delivery, EARLIEST, Fault, FaultKind, Handling, Phase, RULES,
 };
-pub use self::fault_id::{FaultId, fault_id};
+pub use self::fault_id::{FaultId, fault_id, rehearsal_expiry, rehearsal_id};
 pub use self::json::{ParseError, Warning};
 pub use self::level::Level;
 pub use self::rules::{

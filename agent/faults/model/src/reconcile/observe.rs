@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::{ATTEMPTS, RESYNC_GRACE, Reconciler};
 use crate::fault::{Delivery, Fault, Handling, Phase};
+use crate::fault_id::rehearsal_expiry;
 use crate::tracker::FaultTracker;
 
 /// Interval of observations while something is unconfirmed.
@@ -65,7 +66,10 @@ impl Reconciler {
             if tracker.get(id).is_some() || tracker.adopt(id, *handling) {
                 self.unknown.remove(id);
             } else {
-                self.unknown.entry(id.clone()).or_default();
+                // A rehearsal withdraws its fault itself, unless it was killed.
+                let retry_at = rehearsal_expiry(id, now).unwrap_or_default();
+                let unknown = || Delivery { retry_at, ..Delivery::default() };
+                self.unknown.entry(id.clone()).or_insert_with(unknown);
             }
         }
         let parts = tracker.parts();

@@ -145,6 +145,27 @@ fn unknown_fault_is_withdrawn_when_sources_had_time_to_report_it() {
 }
 
 #[test]
+fn fault_of_a_rehearsal_is_withdrawn_only_when_it_is_stale() {
+    let started = Duration::from_secs(1_756_000_000);
+    let id = crate::rehearsal_id("n", 1_756_000_000_000);
+    let mut node = Node::new(Level::SeparateNPU);
+    node.report(&[CODE]).observe(&[&id], started + seconds(1));
+    assert_ne!(node.id(), id, "it isn't adopted");
+    let plan = node.report(&[]).plan(started + seconds(2));
+    assert_eq!(plan.batch, []);
+    let stale = plan.wake.expect("it wakes for it");
+    assert_eq!(node.plan(stale.saturating_sub(seconds(1))).batch, []);
+    assert!(node.reconciler.next_observation(&node.tracker).expect("it is observed") < stale);
+    let plan = node.plan(stale);
+    assert_eq!((causes(&plan), &plan.batch[0].fault.id), (vec![Cause::Unknown], &id));
+
+    let mut node = Node::new(Level::SeparateNPU);
+    node.observe(&[&id], started);
+    node.observe(&[], started + seconds(8));
+    assert_eq!(node.plan(stale).batch, [], "the rehearsal has withdrawn it");
+}
+
+#[test]
 fn unknown_fault_that_a_source_reports_is_adopted_and_not_sent() {
     let mut node = Node::new(Level::SeparateNPU);
     node.report(&[CODE]).plan(Duration::ZERO);
