@@ -60,6 +60,7 @@ flaky: ## Run `make unit` ten times beside a load on every core.
 .PHONY: soak
 soak: ## Long runs, more than an hour: a million reviews, a thousand kills; replicas rolled and killed on a real cluster; dumps in real time.
 	cargo bench --locked --package swansong --bench soak
+	SWANSONG_KUBECTL_CASES=20000 SWANSONG_KUBECTL_SEED=$$(date +%s) cargo test --locked --package swansong --test e2e-kubectl
 	SWANSONG_SIMULATIONS=100000 cargo test --locked --package swansong-faults simulation
 	SWANSONG_KILLS=1000 cargo test --locked --package swansong --test e2e-api killed_again_and_again -- --nocapture
 	SWANSONG_SOAK=1 cargo test --locked --package swansong --test e2e-availability rolling -- --nocapture

@@ -146,16 +146,9 @@ impl Data {
     }
 }
 
-/// The number; `serde_json` by itself reads the last digit of some floats wrong.
 fn number_value(text: &str) -> Value {
-    if let Ok(number) = text.parse::<i64>() {
-        return number.into();
-    }
-    if let Ok(number) = text.parse::<u64>() {
-        return number.into();
-    }
-    // The text comes from `scalar` or `serde_json` and is a number.
-    text.parse::<f64>().map_or_else(|_| Value::String(text.to_owned()), Value::from)
+    // A number that is too large for `f64` isn't equal to any.
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
 impl From<&Value> for Data {

@@ -58,6 +58,18 @@ pub enum Problem {
         "kubectl ignores this document, because only `...` separates it from the one before; write `---`"
     )]
     AfterEnd,
+    /// A line begins with `---` and text.
+    #[error("kubectl refuses text behind `---`, here `{0}`; write it on the next line")]
+    Separator(String),
+    /// A directive before a document.
+    #[error("kubectl refuses the directive `{0}`; remove the line")]
+    Directive(String),
+    /// A character that only kubectl takes for a line break.
+    #[error("kubectl takes the character {} for a line break; remove it, or write it as an escape in double quotes", .0.escape_unicode())]
+    LineBreak(char),
+    /// A key in `{…}` or `[…]` whose colon no blank follows.
+    #[error("kubectl takes the colon behind `{0}` for a part of the key; write a blank after it")]
+    NoBlank(String),
     /// The nesting is too deep.
     #[error("it is nested deeper than {0} levels")]
     TooDeep(usize),

@@ -10,7 +10,7 @@
 //! smallest enclosing node is replaced, at worst the whole document. Every edited text is parsed and compared with the
 //! result of `json-patch` for the same operations.
 //!
-//! - [`source`]: a file's text, split into documents.
+//! - [`source`], [`kubectl`]: a file's text, split into documents as kubectl does.
 //! - [`parse`], [`node`]: YAML nodes with their position in the text.
 //! - [`scalar`], [`read`], [`data`]: the values as kubectl reads them (YAML 1.1 scalars, merge keys, all digits).
 //! - [`draft`], [`edit`], [`emit`]: operations, text edits, new text.
@@ -22,6 +22,7 @@ pub mod draft;
 pub mod edit;
 pub mod emit;
 pub mod error;
+pub mod kubectl;
 pub mod node;
 pub mod objects;
 pub mod parse;

@@ -15,6 +15,8 @@ const MAX_BYTES: usize = 16 << 20;
 const MAX_DEPTH: usize = 300;
 
 const CORE: &str = "tag:yaml.org,2002:";
+/// The tags that kubectl resolves for a scalar.
+const SCALAR_TAGS: [&str; 7] = ["binary", "bool", "float", "int", "null", "str", "timestamp"];
 
 /// Reads the nodes of one document.
 #[derive(Debug)]
@@ -230,9 +232,9 @@ fn scalar_data(node: &Node) -> Result<Data, Problem> {
         None if !plain => return Ok(Data::String(text.to_owned())),
         None => None,
         Some(tag) => match tag.strip_prefix(CORE) {
-            Some(core) => Some(core),
-            // kubectl ignores a private tag; the text is a string.
-            None => return Ok(Data::String(text.to_owned())),
+            Some(core) if SCALAR_TAGS.contains(&core) => Some(core),
+            // kubectl ignores every other tag; the text is a string.
+            _ => return Ok(Data::String(text.to_owned())),
         },
     };
     let data = match scalar::resolve(text) {

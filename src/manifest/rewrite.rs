@@ -7,10 +7,8 @@ use swansong_inject::operation::Operation;
 use super::data::Data;
 use super::draft::Draft;
 use super::edit::{Edit, Editor};
-use super::parse::{Syntax, TextOffset};
 use super::read::Reader;
 use super::source::{Document, Source};
-use super::{parse, source};
 
 /// A patched document.
 #[derive(Debug)]
@@ -84,18 +82,11 @@ fn patched(data: &Data, operations: &[Operation]) -> Result<Value, RewriteError>
 /// The edited text, if it has the expected value.
 fn verified(source: &Source, document: &Document, edits: Vec<Edit>, expected: &Value) -> Option<Rewritten> {
     let text = apply(source, document, edits)?;
-    let syntax = if source.json { Syntax::Json } else { Syntax::Yaml };
-    let data = match parse::parse(&text, TextOffset::default(), syntax) {
-        Ok(parsed) => match source::documents(parsed, 0).ok()?.as_mut_slice() {
-            [only] => std::mem::replace(&mut only.data, Data::Null),
-            _ => return None,
-        },
-        Err(_) if document.opaque => Data::from(&serde_json::from_str::<Value>(&text).ok()?),
-        Err(_) => return None,
-    };
-    if source.json && serde_json::from_str::<serde::de::IgnoredAny>(&text).is_err() {
-        return None;
-    }
+    // A separator at the start of a file is read differently from one inside it.
+    let context = if document.region.start > 0 && !source.json { "#\n" } else { "" };
+    let mut read = Source::read(format!("{context}{text}")).ok()?;
+    let only = read.documents.pop().filter(|_| read.documents.is_empty() && read.json >= source.json)?;
+    let data = only.data;
     data.equals(expected).then_some(Rewritten { text, data })
 }
 

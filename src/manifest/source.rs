@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::data::Data;
 use super::error::{DocumentError, Problem};
+use super::kubectl;
 use super::node::{Content, Node};
 use super::parse::{self, Parsed, Syntax, TextOffset};
 use super::read::{ReadError, Reader};
@@ -46,12 +47,7 @@ impl Source {
             let documents = json_documents(&text, &ranges)?;
             return Ok(Self { text, json: true, documents });
         }
-        let documents = parse::parse(&text, TextOffset::default(), Syntax::Yaml)
-            .and_then(|parsed| documents(parsed, 0))
-            .map_err(|error| or_template(error, &text))?;
-        if let Some(document) = documents.iter().skip(1).find(|document| !document.explicit) {
-            return Err(document.error(document.root.line, Problem::AfterEnd));
-        }
+        let documents = yaml_documents(&text).map_err(|error| or_template(error, &text))?;
         Ok(Self { text, json: false, documents })
     }
 }
@@ -93,7 +89,7 @@ impl Document {
 }
 
 /// Reads parsed documents, which follow `before` others in the file.
-pub(super) fn documents(parsed: Vec<Parsed>, before: usize) -> Result<Vec<Document>, DocumentError> {
+fn documents(parsed: Vec<Parsed>, before: usize) -> Result<Vec<Document>, DocumentError> {
     let numbered = parsed.into_iter().zip(before + 1..);
     numbered
         .map(|(Parsed { region, root, explicit }, number)| {
@@ -103,6 +99,51 @@ pub(super) fn documents(parsed: Vec<Parsed>, before: usize) -> Result<Vec<Docume
             Ok(Document { number, region, explicit, root, opaque: false, data })
         })
         .collect()
+}
+
+/// Reads the parts of a stream as kubectl does. kubectl decodes one document of each part.
+fn yaml_documents(text: &str) -> Result<Vec<Document>, DocumentError> {
+    let mut all: Vec<Document> = Vec::new();
+    let mut place = TextOffset::default();
+    let mut region_start = 0;
+    for part in kubectl::parts(text) {
+        let error = |line, problem| DocumentError { document: place.documents + 1, line, problem };
+        place.lines += lines_before(&text[place.offset..], part.content.start - place.offset);
+        place.offset = part.content.start;
+        let content = &text[part.content];
+        if let Some(rest) = part.refused {
+            let line = place.lines + usize::from(content.starts_with("---"));
+            return Err(error(line, Problem::Separator(rest.to_owned())));
+        }
+        if let Some((at, directive)) = kubectl::find_directive(content) {
+            let line = place.lines + 1 + lines_before(content, at);
+            return Err(error(line, Problem::Directive(directive.to_owned())));
+        }
+        if let Some((at, c)) = kubectl::find_line_break(content) {
+            return Err(error(place.lines + 1 + lines_before(content, at), Problem::LineBreak(c)));
+        }
+        let parsed = parse::parse(content, place, Syntax::Yaml)?;
+        if let Some(second) = parsed.get(1) {
+            let document = place.documents + 2;
+            return Err(DocumentError { document, line: second.root.line, problem: Problem::AfterEnd });
+        }
+        if let Some(key) = parsed.first().and_then(|it| kubectl::find_key_without_blank(&it.root, text)) {
+            return Err(error(key.line, Problem::NoBlank(text[key.start..key.span.end].to_owned())));
+        }
+        let before = place.documents;
+        // Comments before the first separator aren't a document.
+        place.documents += usize::from(part.explicit || !parsed.is_empty());
+        for mut document in documents(parsed, before)? {
+            document.region.start = region_start;
+            document.explicit |= part.explicit;
+            region_start = document.region.end;
+            all.push(document);
+        }
+    }
+    if let Some(last) = all.last_mut() {
+        last.region.end = text.len();
+    }
+    Ok(all)
 }
 
 /// The ranges of the values if the text is JSON only.

@@ -82,9 +82,10 @@ struct Found<'i> {
 fn found(inputs: &[Input]) -> anyhow::Result<Vec<Found<'_>>> {
     let mut all = Vec::new();
     for input in inputs {
-        for (position, document) in input.source.documents.iter().enumerate() {
+        for document in &input.source.documents {
             let objects = objects(document).with_context(|| input.name.clone())?;
-            all.extend(objects.into_iter().map(|object| Found { input, document: position, object }));
+            let document = document.number - 1;
+            all.extend(objects.into_iter().map(|object| Found { input, document, object }));
         }
     }
     Ok(all)

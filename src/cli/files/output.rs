@@ -70,12 +70,8 @@ fn separate(out: &mut String, input: &Input, all_json: bool) {
     if !out.ends_with('\n') {
         out.push('\n');
     }
-    let text = input.source.text.trim_start_matches(MARK);
     let explicit = input.source.documents.first().is_some_and(|document| document.explicit);
-    if text.starts_with('%') {
-        // Directives are allowed only after an ended document.
-        out.push_str("...\n");
-    } else if !explicit && !all_json && !input.source.documents.is_empty() {
+    if !explicit && !all_json && !input.source.documents.is_empty() {
         out.push_str("---\n");
     }
 }

@@ -48,7 +48,7 @@ impl<'n> Editor<'_, 'n> {
     /// Inserts new members after the members that they follow, or before the first one.
     fn insert_members(&mut self, members: &'n [Member], slots: &[Slot<'n>], indent: usize) {
         let mut lines = String::new();
-        let last = members.last().map(|last| self.line_end(last.end()));
+        let last = members.last().map(|last| self.after_comments(last.end(), indent));
         // Only members after a merge key override its members.
         let merges = members.iter().any(|member| is_merge(&member.key));
         let mut place = members.first().and_then(|first| self.before_first(first.key.span.start).ok());
@@ -58,7 +58,8 @@ impl<'n> Editor<'_, 'n> {
                 if let Some(place) = place.filter(|_| !lines.is_empty() && !merges) {
                     self.insert_lines(place, &std::mem::take(&mut lines));
                 }
-                place = Some(self.line_end(members[from].end()));
+                let end = members[from].end();
+                place = if from + 1 < members.len() { Some(self.line_end(end)) } else { last };
             } else {
                 lines.extend(std::iter::repeat_n(' ', indent));
                 self.layout.member(&slot.key, &slot.draft.data(self.reader), indent, &mut lines);
@@ -146,7 +147,9 @@ impl<'n> Editor<'_, 'n> {
             if !lines.is_empty() {
                 self.insert_lines(place, &std::mem::take(&mut lines));
             }
-            place = self.line_end(items[from].span.end);
+            let end = items[from].span.end;
+            // A comment in the column of the dashes can be about the next item.
+            place = self.after_comments(end, if from + 1 < items.len() { indent + 1 } else { indent });
             if !matches!(slot.draft, Draft::Kept(_)) && !self.try_draft(&slot.draft) {
                 let data = slot.draft.data(self.reader);
                 self.replace_item(&items[from], dashes[from], &data);

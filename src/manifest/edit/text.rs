@@ -14,6 +14,19 @@ impl Editor<'_, '_> {
         self.text[at..].find('\n').map_or(self.text.len(), |length| at + length + 1)
     }
 
+    /// End of the lines of comments that follow the line of `at`, as far as they are indented to `column`.
+    pub(super) fn after_comments(&self, at: usize, column: usize) -> usize {
+        let mut end = self.line_end(at);
+        for line in self.text[end..].split_inclusive('\n') {
+            let comment = line.trim_start_matches(' ');
+            if !comment.starts_with('#') || line.len() - comment.len() < column {
+                break;
+            }
+            end += line.len();
+        }
+        end
+    }
+
     /// The column of `at`, in bytes.
     pub(super) fn column(&self, at: usize) -> usize {
         at - self.line_start(at)
@@ -71,10 +84,11 @@ impl Editor<'_, '_> {
     }
 }
 
-/// Start of the line of `at`; a byte order mark is before it.
+/// Start of the line of `at`, after a byte order mark.
 pub(super) fn line_start(text: &str, at: usize) -> usize {
-    let mark = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-    text[..at].rfind('\n').map_or(mark.min(at), |line_break| line_break + 1)
+    let start = text[..at].rfind('\n').map_or(0, |line_break| line_break + 1);
+    let marked = text[start..at].starts_with('\u{feff}');
+    start + if marked { '\u{feff}'.len_utf8() } else { 0 }
 }
 
 /// The offset of an item's dash, if only blanks and comments are between them.

@@ -19,8 +19,7 @@ fn unrelated_documents_pass_byte_for_byte() {
         "# nothing but a comment",
         "---\n# c\n...\n",
         "\u{feff}kind: Foo\r\na:   1   # 注释\r\n\r\n---\r\n",
-        "%YAML 1.1\n%TAG !e! tag:example.com,2000:\n--- !e!x\nkind: Foo\na: !e!y z\n",
-        "%FUTURE directive\n---\nkind: Foo\n",
+        "# c\n--- # d\n---\n\n---\nkind: Foo\na: !y z\n---\n---",
         "kind: Foo\na: &a {b: [1, 0x1F, 1_000, .5]}\nc:\n  <<: *a\n  d: *a\n",
         "kind: Foo\ns: |+\n  keep\n\n\n---\nkind: Foo\ns: >-\n  folded\n   more\n",
         "? kind\n: Foo\n? \"quoted\"\n: 'single'\n",
@@ -144,7 +143,7 @@ fn several_files_are_joined() {
     };
     let plain = write("plain.yaml", "kind: A");
     let marked = write("marked.yaml", "--- # b\nkind: B\n");
-    let directive = write("directive.yaml", "%YAML 1.1\n---\nkind: C\n");
+    let commented = write("commented.yaml", "# c\n---\nkind: C\n");
     let stream = write("stream.json", "{\"kind\":\"D\"}\n{\"kind\":\"E\"}\n");
     let join = |files: &[&String], input: &str| {
         let mut arguments = vec!["inject"];
@@ -160,7 +159,7 @@ fn several_files_are_joined() {
     assert_eq!(join(&[&bom, &bom], ""), "\u{feff}---\nkind: B\n---\nkind: B\n");
     assert_eq!(join(&[&plain, &"-".to_owned()], "kind: I\n"), "kind: A\n---\nkind: I\n");
     assert_eq!(join(&[&stream, &stream], ""), "{\"kind\":\"D\"}\n{\"kind\":\"E\"}\n".repeat(2));
-    let mixed = join(&[&plain, &directive, &stream], "");
+    let mixed = join(&[&plain, &commented, &stream], "");
     let kinds: Vec<Value> = run(&["inject", "-o", "json"], mixed)
         .json()
         .into_iter()
@@ -207,4 +206,47 @@ fn a_large_list_is_injected() {
     let out = run(&["inject"], &list).output();
     assert_eq!(out.matches("name: TTP_PORT").count(), 1000);
     assert_eq!(run(&["uninject"], out).output(), list);
+}
+
+#[test]
+fn a_byte_order_mark_at_the_head_of_a_later_document_is_kept() {
+    let plain = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n";
+    let pod = "\u{feff}apiVersion: v1\nkind: Pod\nmetadata:\n  name: b\n  annotations:\n    recover-strategy: dump\nspec:\n  containers:\n  - name: ascend\n";
+    let input = format!("{plain}---\n{pod}---\n\u{feff}{plain}");
+    let injected = run(&["inject"], &input).output();
+    assert!(injected.starts_with(&format!("{plain}---\n\u{feff}apiVersion: v1\nkind: Pod\n")), "{injected}");
+    assert!(injected.ends_with(&format!("---\n\u{feff}{plain}")), "{injected}");
+    assert!(injected.contains("TTP_PORT"), "{injected}");
+    assert_eq!(run(&["uninject"], &injected).output(), input);
+}
+
+#[test]
+fn comments_stay_below_the_last_entry_that_they_follow() {
+    let input = "\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: a
+  annotations:
+    recover-strategy: dump
+    # saved by the platform
+spec:
+  containers:
+  - name: ascend
+    env:
+    - name: DATA
+      value: /data
+      # mounted by the storage class
+    # end of the environment
+    # about the image
+    image: train
+";
+    let injected = run(&["inject"], input).output();
+    for kept in [
+        "    recover-strategy: dump\n    # saved by the platform\n",
+        "      value: /data\n      # mounted by the storage class\n    # end of the environment\n    # about the image\n    - name: ",
+    ] {
+        assert!(injected.contains(kept), "{injected}");
+    }
+    assert_eq!(run(&["uninject"], &injected).output(), input);
 }

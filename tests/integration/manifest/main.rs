@@ -109,11 +109,7 @@ fn value() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         any::<u64>().prop_map(Value::from),
-        any::<f64>().prop_filter_map("serde_json doesn't read every number right", |it| {
-            let number = Number::from_f64(it)?;
-            let again: Number = serde_json::from_str(&number.to_string()).ok()?;
-            (again == number).then_some(Value::Number(number))
-        }),
+        any::<f64>().prop_filter_map("JSON has no such number", |it| Number::from_f64(it).map(Value::Number)),
         text().prop_map(Value::from),
     ];
     leaf.prop_recursive(5, 60, 6, |inner| {
