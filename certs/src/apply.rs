@@ -2,15 +2,14 @@
 
 use std::time::SystemTime;
 
-use crate::ca::{CaError, CertificateAuthority, IssuedCertificate};
-use crate::ca_certificate::{CaCertificate, CaId};
-use crate::decide::{CaReason, Decision, LeafReason, decide, leaf_not_after, read_next_ca};
+use crate::ca::{CertificateAuthority, Settings};
+use crate::certificate::{CaId, Certificate, PemPair, timestamp};
+use crate::decide::{Decision, decide, leaf_not_after, read_ca, read_next_ca, unusable, verify};
+use crate::error::Error;
 use crate::event::Event;
-use crate::pair::PemPair;
-use crate::secret_data::{PreviousCa, RotationRequest, SecretData, StoredPair, VerifiedSecret};
-use crate::settings::Settings;
+use crate::secret_data::{PreviousCa, RotationRequest, SecretData, VerifiedSecret};
 
-/// New content for the Secret.
+/// New content for the Secret. It may be used only after the write succeeded: another replica may have been first.
 #[derive(Debug)]
 pub struct SecretUpdate {
     /// What to store.
@@ -21,15 +20,6 @@ pub struct SecretUpdate {
     pub events: Vec<Event>,
 }
 
-/// The result of a decision.
-#[derive(Debug)]
-pub enum Outcome {
-    /// There is nothing to store.
-    Unchanged(Box<VerifiedSecret>),
-    /// This is to be stored. It may be used only after the write succeeded: another replica may have been first.
-    Changed(Box<SecretUpdate>),
-}
-
 /// Issues what the decision requires. `stored` is the content that the decision is about.
 pub fn apply(
     decision: Decision,
@@ -37,34 +27,24 @@ pub fn apply(
     stored: Option<&SecretData>,
     now: SystemTime,
     settings: &Settings,
-) -> Result<Outcome, CaError> {
+) -> Result<SecretUpdate, Error> {
     let context = Context { name, now, settings };
     let data = stored.cloned().unwrap_or_default();
-    let replace_rejected = |error: CaError| match error {
-        // The same CA would be rejected again.
-        error @ CaError::Rejected { .. } => {
-            context.issue_all(stored.cloned().unwrap_or_default(), &error.into())
-        }
-        error => Err(error),
-    };
-    let update = match decision {
-        Decision::Keep(verified) => return Ok(Outcome::Unchanged(verified)),
-        Decision::IssueLeaf { ca, reason } => {
-            context.issue_leaf(&ca, data, &reason).or_else(replace_rejected)?
-        }
-        Decision::Announce { reason, .. } => context.announce(data, &reason)?,
-        Decision::Promote { next, reason } => {
-            context.promote(&next, data, &reason).or_else(replace_rejected)?
-        }
-        Decision::IssueAll { reason } => context.issue_all(data, &reason)?,
-        Decision::Adopt(cas) => context.adopt(data, cas)?,
-        Decision::Retire(ids) => context.retire(data, &ids)?,
-    };
-    Ok(Outcome::Changed(Box::new(update)))
+    // A CA whose leaves are rejected is replaced, since its next leaf would be rejected again.
+    let issue_all = |error| context.issue_all(data.clone(), &unusable(&error));
+    match decision {
+        Decision::Keep(verified) => Ok(SecretUpdate { data, verified: *verified, events: Vec::new() }),
+        Decision::IssueLeaf(reason) => context.issue_leaf(data.clone(), &reason).or_else(issue_all),
+        Decision::Announce(reason) => context.announce(data, reason),
+        Decision::Promote(reason) => context.promote(data.clone(), reason).or_else(issue_all),
+        Decision::IssueAll(reason) => context.issue_all(data, &reason),
+        Decision::Adopt(cas) => context.adopt(data, cas),
+        Decision::Retire(ids) => context.retire(data, &ids),
+    }
 }
 
-fn retired<'a>(cas: &'a [CaCertificate], reason: &'a str) -> impl Iterator<Item = Event> + 'a {
-    cas.iter().map(move |ca| Event::CaRetired { id: ca.id().clone(), reason: reason.to_owned() })
+fn retired<'a>(cas: &'a [Certificate], reason: &'a str) -> impl Iterator<Item = Event> + 'a {
+    cas.iter().map(move |ca| Event::CaRetired { id: ca.id.clone(), reason: reason.to_owned() })
 }
 
 #[derive(Clone, Copy)]
@@ -75,52 +55,44 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    fn issue_all(self, mut data: SecretData, reason: &CaReason) -> Result<SecretUpdate, CaError> {
-        let issued = CertificateAuthority::create(self.now, self.settings.ca_validity)?;
-        let ca = self.read(&issued)?;
-        let mut events =
-            vec![Event::CaIssued { reason: reason.to_string(), not_after: ca.ca_certificate().not_after() }];
-        events.extend(self.replace_ca(&mut data, issued.into()));
+    fn issue_all(self, mut data: SecretData, reason: &str) -> Result<SecretUpdate, Error> {
+        let (pem, ca) = self.create_ca()?;
+        let not_after = timestamp(ca.certificate.not_after);
+        let mut events = vec![Event::CaIssued { reason: reason.to_owned(), not_after }];
+        events.extend(self.replace_ca(&mut data, pem));
         if !matches!(read_next_ca(self.name, &data, self.now), Some(Ok(_))) {
-            data.next_ca = StoredPair::default();
+            data.next_ca = PemPair::default();
         }
-        self.with_leaf(&ca, data, &LeafReason::NewCa, events)
+        self.with_leaf(&ca, data, "its CA is new", events)
     }
 
-    fn announce(self, mut data: SecretData, reason: &CaReason) -> Result<SecretUpdate, CaError> {
-        let issued = CertificateAuthority::create(self.now, self.settings.ca_validity)?;
-        let not_after = self.read(&issued)?.ca_certificate().not_after();
-        data.next_ca = issued.into();
-        self.verified(data, vec![Event::CaAnnounced { reason: reason.to_string(), not_after }])
+    fn announce(self, mut data: SecretData, reason: String) -> Result<SecretUpdate, Error> {
+        let (pem, ca) = self.create_ca()?;
+        data.next_ca = pem;
+        let not_after = timestamp(ca.certificate.not_after);
+        self.verified(data, vec![Event::CaAnnounced { reason, not_after }])
     }
 
-    fn promote(
-        self,
-        next: &CertificateAuthority,
-        mut data: SecretData,
-        reason: &CaReason,
-    ) -> Result<SecretUpdate, CaError> {
-        let not_after = next.ca_certificate().not_after();
-        let mut events = vec![Event::CaPromoted { reason: reason.to_string(), not_after }];
-        let stored = std::mem::take(&mut data.next_ca);
-        events.extend(self.replace_ca(&mut data, stored));
-        self.with_leaf(next, data, &LeafReason::NewCa, events)
+    fn promote(self, mut data: SecretData, reason: Option<String>) -> Result<SecretUpdate, Error> {
+        let reason = reason.unwrap_or_else(|| "it has been in the caBundle for the settle time".to_owned());
+        let pem = std::mem::take(&mut data.next_ca);
+        let next = read_ca(self.name, "next-ca", &pem, self.now)?;
+        let not_after = timestamp(next.certificate.not_after);
+        let mut events = vec![Event::CaPromoted { reason, not_after }];
+        events.extend(self.replace_ca(&mut data, pem));
+        self.with_leaf(&next, data, "its CA is new", events)
     }
 
-    fn issue_leaf(
-        self,
-        ca: &CertificateAuthority,
-        mut data: SecretData,
-        reason: &LeafReason,
-    ) -> Result<SecretUpdate, CaError> {
+    fn issue_leaf(self, mut data: SecretData, reason: &str) -> Result<SecretUpdate, Error> {
         if data.request == Some(RotationRequest::Leaf) {
             data.request = None;
         }
-        self.with_leaf(ca, data, reason, Vec::new())
+        let ca = read_ca(self.name, "ca", &data.ca, self.now)?;
+        self.with_leaf(&ca, data, reason, Vec::new())
     }
 
-    fn adopt(self, mut data: SecretData, cas: Vec<CaCertificate>) -> Result<SecretUpdate, CaError> {
-        let mut events: Vec<Event> = cas.iter().map(|ca| Event::CaAdopted { id: ca.id().clone() }).collect();
+    fn adopt(self, mut data: SecretData, cas: Vec<Certificate>) -> Result<SecretUpdate, Error> {
+        let mut events: Vec<Event> = cas.iter().map(|ca| Event::CaAdopted { id: ca.id.clone() }).collect();
         let mut previous = data.previous.clone();
         previous.extend(cas.into_iter().map(|certificate| PreviousCa { certificate, trusted_until: None }));
         for ca in previous.iter_mut().filter(|ca| ca.trusted_until.is_none()) {
@@ -130,10 +102,10 @@ impl Context<'_> {
         self.verified(data, events)
     }
 
-    fn retire(self, mut data: SecretData, ids: &[CaId]) -> Result<SecretUpdate, CaError> {
+    fn retire(self, mut data: SecretData, ids: &[CaId]) -> Result<SecretUpdate, Error> {
         let (gone, kept): (Vec<_>, Vec<_>) =
-            data.previous.clone().into_iter().partition(|ca| ids.contains(ca.certificate.id()));
-        let gone: Vec<CaCertificate> = gone.into_iter().map(|ca| ca.certificate).collect();
+            data.previous.clone().into_iter().partition(|ca| ids.contains(&ca.certificate.id));
+        let gone: Vec<Certificate> = gone.into_iter().map(|ca| ca.certificate).collect();
         data.set_previous(kept);
         data.retire(&gone);
         self.verified(data, retired(&gone, "its last leaf has expired").collect())
@@ -141,22 +113,22 @@ impl Context<'_> {
 
     /// Returns when an earlier CA leaves the `caBundle`: after its last leaf expired. If that leaf is unknown, it
     /// expires no later than one that is issued now.
-    fn trusted_until(self, ca: &CaCertificate, last_leaf: Option<SystemTime>) -> SystemTime {
+    fn trusted_until(self, ca: &Certificate, last_leaf: Option<SystemTime>) -> SystemTime {
         let expiry = last_leaf.or_else(|| self.now.checked_add(self.settings.leaf_validity));
         let until = expiry.and_then(|expiry| expiry.checked_add(self.settings.clock_tolerance));
-        until.map_or(ca.not_after(), |until| until.min(ca.not_after()))
+        until.map_or(ca.not_after, |until| until.min(ca.not_after))
     }
 
     /// Replaces the CA in use, which becomes an earlier one, or is no longer trusted if a user revoked it. Fulfils any
     /// request.
-    fn replace_ca(self, data: &mut SecretData, ca: StoredPair) -> Vec<Event> {
-        let current = CaCertificate::from_pem(self.name, &data.ca.certificate, self.now).ok();
+    fn replace_ca(self, data: &mut SecretData, ca: PemPair) -> Vec<Event> {
+        let current = Certificate::ca_from_pem(self.name, &data.ca.certificate, self.now).ok();
         let events = if data.request == Some(RotationRequest::RevokeCa) {
-            let next = read_next_ca(self.name, data, self.now).and_then(Result::ok);
-            data.next_ca = StoredPair::default();
+            let next =
+                read_next_ca(self.name, data, self.now).and_then(Result::ok).map(|next| next.certificate);
+            data.next_ca = PemPair::default();
             let previous = std::mem::take(&mut data.previous).into_iter().map(|ca| ca.certificate);
-            let next = next.map(|next| next.ca_certificate().clone());
-            let revoked: Vec<CaCertificate> = previous.chain(next).chain(current).collect();
+            let revoked: Vec<Certificate> = previous.chain(next).chain(current).collect();
             data.retire(&revoked);
             retired(&revoked, "it was revoked").collect()
         } else {
@@ -168,9 +140,7 @@ impl Context<'_> {
             retired(&data.set_previous(previous), "there were too many").collect()
         };
         data.ca = ca;
-        if !matches!(data.request, Some(RotationRequest::Unknown(_))) {
-            data.request = None;
-        }
+        data.request.take_if(|request| !matches!(request, RotationRequest::Unknown(_)));
         events
     }
 
@@ -178,44 +148,33 @@ impl Context<'_> {
         self,
         ca: &CertificateAuthority,
         mut data: SecretData,
-        reason: &LeafReason,
+        reason: &str,
         mut events: Vec<Event>,
-    ) -> Result<SecretUpdate, CaError> {
-        data.leaf = ca.issue(&self.settings.dns_names, self.now, self.settings.leaf_validity)?.into();
+    ) -> Result<SecretUpdate, Error> {
+        data.leaf = ca.issue(&self.settings.dns_names, self.now, self.settings.leaf_validity)?;
         let mut update = self.verified(data, Vec::new())?;
-        events.push(Event::LeafIssued {
-            reason: reason.to_string(),
-            serial: update.verified.pair.serial().to_owned(),
-            not_after: update.verified.pair.not_after(),
-        });
+        let leaf = &update.verified.pair.leaf;
+        let (serial, not_after) = (leaf.serial.clone(), timestamp(leaf.not_after));
+        events.push(Event::LeafIssued { reason: reason.to_owned(), serial, not_after });
         update.events = events;
         Ok(update)
     }
 
     /// Content that this replica would replace at once must not be stored.
-    fn verified(self, data: SecretData, events: Vec<Event>) -> Result<SecretUpdate, CaError> {
-        let problem = match decide(self.name, Some(&data), self.now, self.settings) {
-            Decision::Keep(verified) | Decision::Announce { verified, .. } => {
-                return Ok(SecretUpdate { data, verified: *verified, events });
+    fn verified(self, data: SecretData, events: Vec<Event>) -> Result<SecretUpdate, Error> {
+        let verified = verify(self.name, &data, self.now, self.settings);
+        let problem = match (decide(self.name, Some(&data), self.now, self.settings), verified) {
+            (Decision::Keep(_) | Decision::Announce(_), Ok(verified)) => {
+                return Ok(SecretUpdate { data, verified, events });
             }
-            other => other.renewal_reason().unwrap_or_default(),
+            (other, _) => other.renewal_reason().unwrap_or_default().to_owned(),
         };
-        Err(CaError::Rejected { problem })
+        Err(Error::new(format!("no certificate that it signs would be accepted: {problem}")))
     }
 
-    fn read(self, issued: &IssuedCertificate) -> Result<CertificateAuthority, CaError> {
-        let pem = PemPair {
-            certificate_name: "the new CA certificate",
-            certificate: issued.certificate.as_bytes(),
-            key_name: "the new CA key",
-            key: issued.key.as_bytes(),
-        };
-        CertificateAuthority::from_pem(&pem, self.now)
-    }
-}
-
-impl From<IssuedCertificate> for StoredPair {
-    fn from(issued: IssuedCertificate) -> Self {
-        Self { certificate: issued.certificate.into_bytes(), key: issued.key.into_bytes() }
+    fn create_ca(self) -> Result<(PemPair, CertificateAuthority), Error> {
+        let pem = CertificateAuthority::create(self.now, self.settings.ca_validity)?;
+        let ca = CertificateAuthority::from_pem(&pem, "the new CA certificate", "the new CA key", self.now)?;
+        Ok((pem, ca))
     }
 }

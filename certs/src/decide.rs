@@ -8,123 +8,46 @@ use std::time::SystemTime;
 use rustls::RootCertStore;
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::ring::default_provider;
+use rustls::pki_types::UnixTime;
 use rustls::server::ParsedCertificate;
 
-use crate::ca::{CaError, CertificateAuthority};
-use crate::ca_certificate::{CaCertificate, CaId};
-use crate::clock::{rfc3339, unix_time};
-use crate::pair::{Pair, PairError, PemPair};
-use crate::secret_data::{RotationRequest, SecretData, StoredPair, TrustedCas, VerifiedSecret};
-use crate::settings::{Settings, renewal_due};
+use crate::ca::{CertificateAuthority, Settings};
+use crate::certificate::{CaId, Certificate, PemPair, timestamp};
+use crate::error::Error;
+use crate::pair::Pair;
+use crate::secret_data::{RotationRequest, SecretData, TrustedCas, VerifiedSecret};
 
-/// Why a new CA is needed.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum CaReason {
-    /// The Secret has none.
-    #[error("there was none")]
-    Absent,
-    /// The stored CA can't sign.
-    #[error("the stored one can't be used: {0}")]
-    Unusable(#[from] CaError),
-    /// The CA is due for renewal.
-    #[error("the previous one expires at {not_after}")]
-    Due {
-        /// When the CA in use expires.
-        not_after: String,
-    },
-    /// A user requested it.
-    #[error("the annotation {} on the Secret requests it", crate::ROTATE)]
-    Requested,
-    /// The announced CA can't be used.
-    #[error("the announced one can't be used: {0}")]
-    NextUnusable(CaError),
-    /// The announced CA has been in the `caBundle` for the settle time.
-    #[error("it has been in the caBundle for the settle time")]
-    Settled,
-}
+const ABSENT: &str = "there was none";
+const REQUESTED: &str = "the annotation swansong.dev/rotate on the Secret requests it";
 
-/// Why a new leaf is needed.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum LeafReason {
-    /// The Secret has none.
-    #[error("there was none")]
-    Absent,
-    #[error("its CA is new")]
-    NewCa,
-    /// The stored leaf can't be served.
-    #[error("the stored one can't be used: {0}")]
-    Unusable(#[from] PairError),
-    /// The Service has another name.
-    #[error("the stored one is not valid for {name}")]
-    OtherNames {
-        /// The first name that the leaf lacks.
-        name: String,
-    },
-    /// An API server that trusts the stored CA would reject the leaf.
-    #[error("the stored one is rejected by a client that trusts the stored CA ({problem})")]
-    Rejected {
-        /// The verifier's error.
-        problem: String,
-    },
-    /// The leaf is due for renewal.
-    #[error("the previous one expires at {not_after}")]
-    Due {
-        /// When the previous leaf expires.
-        not_after: String,
-    },
-    /// A user requested it.
-    #[error("the annotation {} on the Secret requests it", crate::ROTATE)]
-    Requested,
-}
-
-/// The next change of the Secret.
+/// The next change of the Secret, with its reason.
 #[derive(Debug)]
 pub enum Decision {
     /// The Secret stays unchanged.
     Keep(Box<VerifiedSecret>),
     /// Issue a leaf of the stored CA.
-    IssueLeaf {
-        /// The stored CA.
-        ca: Box<CertificateAuthority>,
-        reason: LeafReason,
-    },
+    IssueLeaf(String),
     /// Create the next CA and keep the current one in use.
-    Announce {
-        /// The stored leaf and CAs.
-        verified: Box<VerifiedSecret>,
-        /// Why a new CA is needed.
-        reason: CaReason,
-    },
-    /// Take the announced CA into use and issue its leaf.
-    Promote {
-        /// The announced CA.
-        next: Box<CertificateAuthority>,
-        /// Why a new CA is needed.
-        reason: CaReason,
-    },
+    Announce(String),
+    /// Take the announced CA into use and issue its leaf. Without a reason, the announced CA has settled.
+    Promote(Option<String>),
     /// Create a CA and a leaf and use both at once.
-    IssueAll {
-        /// Why a new CA is needed.
-        reason: CaReason,
-    },
+    IssueAll(String),
     /// Keep these CAs, found in a `caBundle`, as earlier ones, and set the missing times of expiry.
-    Adopt(Vec<CaCertificate>),
+    Adopt(Vec<Certificate>),
     /// Stop trusting these CAs.
     Retire(Vec<CaId>),
 }
 
 impl Decision {
     /// Returns the reason if the decision repairs or renews something, which is limited in frequency.
-    pub(crate) fn renewal_reason(&self) -> Option<String> {
+    pub(crate) fn renewal_reason(&self) -> Option<&str> {
         match self {
-            Self::Keep(_)
-            | Self::Promote { reason: CaReason::Settled, .. }
-            | Self::Adopt(_)
-            | Self::Retire(_) => None,
-            Self::IssueLeaf { reason, .. } => Some(reason.to_string()),
-            Self::Announce { reason, .. } | Self::Promote { reason, .. } | Self::IssueAll { reason } => {
-                Some(reason.to_string())
-            }
+            Self::IssueLeaf(reason)
+            | Self::Announce(reason)
+            | Self::Promote(Some(reason))
+            | Self::IssueAll(reason) => Some(reason),
+            Self::Keep(_) | Self::Promote(None) | Self::Adopt(_) | Self::Retire(_) => None,
         }
     }
 }
@@ -135,36 +58,71 @@ impl Decision {
 /// only if there is no such leaf, or on the request to revoke the current CA.
 pub fn decide(name: &str, secret: Option<&SecretData>, now: SystemTime, settings: &Settings) -> Decision {
     let Some(data) = secret.filter(|data| !data.is_empty()) else {
-        return Decision::IssueAll { reason: CaReason::Absent };
+        return Decision::IssueAll(ABSENT.to_owned());
     };
     if data.request == Some(RotationRequest::RevokeCa) {
-        return Decision::IssueAll { reason: CaReason::Requested };
+        return Decision::IssueAll(REQUESTED.to_owned());
     }
+    let ca = read_ca(name, "ca", &data.ca, now);
     let next = read_next_ca(name, data, now);
-    let ca = match read_ca(name, "ca", &data.ca, now) {
-        Ok(ca) => ca,
-        Err(error) => return decide_without_ca(name, data, next, error, now, settings),
+    let verified = match (verify(name, data, now, settings), &ca) {
+        (Ok(verified), _) => verified,
+        (Err(problem), Ok(_)) => return Decision::IssueLeaf(problem),
+        // A CA without its key can't sign.
+        (Err(_), Err(error)) if matches!(next, Some(Ok(_))) => {
+            return Decision::Promote(Some(unusable(error)));
+        }
+        (Err(_), Err(error)) => return Decision::IssueAll(unusable(error)),
     };
-    let current = ca.ca_certificate();
-    let pair = match read_leaf(name, data, current, now, settings) {
-        Ok(pair) => pair,
-        Err(reason) => return Decision::IssueLeaf { ca: Box::new(ca), reason },
+    let (leaf, current) = (&verified.pair.leaf, &verified.cas.current);
+    let renewal = match ca {
+        Err(error) => Some(unusable(&error)),
+        // A leaf that expires with its CA isn't renewed: a new one would expire at the same time.
+        Ok(_)
+            if data.request == Some(RotationRequest::Leaf)
+                || is_due(leaf, now) && leaf.not_after < current.not_after =>
+        {
+            return Decision::IssueLeaf(renewal_reason(data, &RotationRequest::Leaf, leaf));
+        }
+        Ok(_) if data.request == Some(RotationRequest::Ca) || is_due(current, now) => {
+            Some(renewal_reason(data, &RotationRequest::Ca, current))
+        }
+        Ok(_) => None,
     };
-    let reason = if data.request == Some(RotationRequest::Leaf) {
-        Some(LeafReason::Requested)
-    } else {
-        leaf_due(&pair, current, now)
+    let announcement = match next {
+        Some(Err(error)) => {
+            Some(renewal.unwrap_or_else(|| format!("the announced one can't be used: {error}")))
+        }
+        _ if verified.cas.next.is_some() => None,
+        _ => renewal,
     };
-    if let Some(reason) = reason {
-        return Decision::IssueLeaf { ca: Box::new(ca), reason };
+    announcement.map_or_else(|| Decision::Keep(Box::new(verified)), Decision::Announce)
+}
+
+fn renewal_reason(data: &SecretData, request: &RotationRequest, previous: &Certificate) -> String {
+    if data.request.as_ref() == Some(request) {
+        return REQUESTED.to_owned();
     }
-    let reason = if data.request == Some(RotationRequest::Ca) {
-        Some(CaReason::Requested)
-    } else {
-        let due = renewal_due(current.not_before(), current.not_after());
-        (now >= due).then(|| CaReason::Due { not_after: rfc3339(current.not_after()) })
-    };
-    keep(data, current.clone(), pair, next, reason)
+    format!("the previous one expires at {}", timestamp(previous.not_after))
+}
+
+pub(crate) fn unusable(error: &Error) -> String {
+    format!("the stored one can't be used: {error}")
+}
+
+/// A certificate is due for renewal after two thirds of its validity.
+fn is_due(certificate: &Certificate, now: SystemTime) -> bool {
+    let validity = certificate.not_after.duration_since(certificate.not_before).unwrap_or_default();
+    now >= certificate.not_before + validity / 3 * 2
+}
+
+pub(crate) fn read_ca(
+    name: &str,
+    part: &str,
+    pem: &PemPair,
+    now: SystemTime,
+) -> Result<CertificateAuthority, Error> {
+    CertificateAuthority::from_pem(pem, &format!("{name} {part}.crt"), &format!("{name} {part}.key"), now)
 }
 
 /// Reads the announced CA, if the Secret has one.
@@ -172,114 +130,59 @@ pub(crate) fn read_next_ca(
     name: &str,
     data: &SecretData,
     now: SystemTime,
-) -> Option<Result<CertificateAuthority, CaError>> {
+) -> Option<Result<CertificateAuthority, Error>> {
     (!data.next_ca.is_empty()).then(|| read_ca(name, "next-ca", &data.next_ca, now))
 }
 
-fn read_ca(
-    name: &str,
-    part: &str,
-    stored: &StoredPair,
-    now: SystemTime,
-) -> Result<CertificateAuthority, CaError> {
-    let (certificate_name, key_name) = (format!("{name} {part}.crt"), format!("{name} {part}.key"));
-    CertificateAuthority::from_pem(&pem_pair(&certificate_name, &key_name, stored), now)
-}
-
-fn pem_pair<'a>(certificate_name: &'a str, key_name: &'a str, stored: &'a StoredPair) -> PemPair<'a> {
-    PemPair { certificate_name, certificate: &stored.certificate, key_name, key: &stored.key }
-}
-
-/// A CA without its key can't sign, but its leaf remains valid.
-fn decide_without_ca(
+/// Returns the leaf and the CAs of a Secret if API servers that trust its CA accept the leaf, otherwise the reason.
+pub(crate) fn verify(
     name: &str,
     data: &SecretData,
-    next: Option<Result<CertificateAuthority, CaError>>,
-    error: CaError,
     now: SystemTime,
     settings: &Settings,
-) -> Decision {
-    let current = CaCertificate::from_pem(&format!("{name} ca.crt"), &data.ca.certificate, now);
-    let valid = current.ok().and_then(|current| {
-        let pair = read_leaf(name, data, &current, now, settings).ok()?;
-        Some((current, pair))
-    });
-    match (valid, next) {
-        (Some((current, pair)), next) => keep(data, current, pair, next, Some(error.into())),
-        (None, Some(Ok(next))) => Decision::Promote { next: Box::new(next), reason: error.into() },
-        (None, _) => Decision::IssueAll { reason: error.into() },
-    }
-}
-
-/// The leaf is valid; `reason` is set if the CA needs a successor.
-fn keep(
-    data: &SecretData,
-    current: CaCertificate,
-    pair: Pair,
-    next: Option<Result<CertificateAuthority, CaError>>,
-    reason: Option<CaReason>,
-) -> Decision {
-    let mut previous = data.previous.clone();
-    previous.retain(|ca| ca.certificate != current);
-    let cas = TrustedCas { current, next: None, previous, retired: data.retired.clone() };
-    let mut verified = Box::new(VerifiedSecret { cas, pair });
-    let reason = match next {
-        Some(Ok(next)) if *next.ca_certificate() != verified.cas.current => {
-            verified.cas.next = Some(next.ca_certificate().clone());
-            None
-        }
-        Some(Err(error)) => Some(reason.unwrap_or(CaReason::NextUnusable(error))),
-        _ => reason,
-    };
-    match reason {
-        Some(reason) => Decision::Announce { verified, reason },
-        None => Decision::Keep(verified),
-    }
-}
-
-/// Reads the leaf if API servers that trust this CA accept it.
-fn read_leaf(
-    name: &str,
-    data: &SecretData,
-    ca: &CaCertificate,
-    now: SystemTime,
-    settings: &Settings,
-) -> Result<Pair, LeafReason> {
+) -> Result<VerifiedSecret, String> {
+    let unusable = |error: Error| unusable(&error);
+    let current =
+        Certificate::ca_from_pem(&format!("{name} ca.crt"), &data.ca.certificate, now).map_err(unusable)?;
     if data.leaf.is_empty() {
-        return Err(LeafReason::Absent);
+        return Err(ABSENT.to_owned());
     }
-    let (certificate_name, key_name) = (format!("{name} tls.crt"), format!("{name} tls.key"));
-    let pair = Pair::from_pem(&pem_pair(&certificate_name, &key_name, &data.leaf), now)?;
+    let pair = read_leaf(name, data, now).map_err(unusable)?;
     if let Some(missing) = settings.dns_names.iter().find(|dns_name| !pair.covers(dns_name)) {
-        return Err(LeafReason::OtherNames { name: missing.clone() });
+        return Err(format!("the stored one is not valid for {missing}"));
     }
-    verify(&pair, ca, now).map_err(|error| LeafReason::Rejected { problem: error.to_string() })?;
-    Ok(pair)
+    verify_chain(&pair, &current, now).map_err(|error| {
+        format!("the stored one is rejected by a client that trusts the stored CA ({error})")
+    })?;
+    let next = read_next_ca(name, data, now).and_then(Result::ok).map(|next| next.certificate);
+    let cas = TrustedCas {
+        next: next.filter(|next| *next != current),
+        previous: data.previous.iter().filter(|ca| ca.certificate != current).cloned().collect(),
+        retired: data.retired.clone(),
+        current,
+    };
+    Ok(VerifiedSecret { cas, pair })
+}
+
+fn read_leaf(name: &str, data: &SecretData, now: SystemTime) -> Result<Pair, Error> {
+    Pair::from_pem(&data.leaf, &format!("{name} tls.crt"), &format!("{name} tls.key"), now)
 }
 
 /// Returns when the stored leaf expires, if it is a valid leaf of this CA.
-pub(crate) fn leaf_not_after(data: &SecretData, ca: &CaCertificate, now: SystemTime) -> Option<SystemTime> {
-    let pair = Pair::from_pem(&pem_pair("tls.crt", "tls.key", &data.leaf), now).ok()?;
-    verify(&pair, ca, now).ok().map(|()| pair.not_after())
+pub(crate) fn leaf_not_after(data: &SecretData, ca: &Certificate, now: SystemTime) -> Option<SystemTime> {
+    let pair = read_leaf("", data, now).ok()?;
+    verify_chain(&pair, ca, now).ok().map(|()| pair.leaf.not_after)
 }
 
 /// Verifies the chain as a client does that trusts this CA.
-fn verify(pair: &Pair, ca: &CaCertificate, now: SystemTime) -> Result<(), rustls::Error> {
-    let (leaf, intermediates) = pair.chain().split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
+fn verify_chain(pair: &Pair, ca: &Certificate, now: SystemTime) -> Result<(), rustls::Error> {
     let mut roots = RootCertStore::empty();
-    roots.add(ca.certificate().clone())?;
+    roots.add(ca.der.clone())?;
     verify_server_cert_signed_by_trust_anchor(
-        &ParsedCertificate::try_from(leaf)?,
+        &ParsedCertificate::try_from(&pair.leaf.der)?,
         &roots,
-        intermediates,
-        unix_time(now),
+        &pair.certified.cert[1..],
+        UnixTime::since_unix_epoch(now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()),
         default_provider().signature_verification_algorithms.all,
     )
-}
-
-/// A leaf that expires with its CA isn't renewed: a new one would expire at the same time.
-fn leaf_due(pair: &Pair, ca: &CaCertificate, now: SystemTime) -> Option<LeafReason> {
-    let due = renewal_due(pair.not_before(), pair.not_after());
-    (now >= due && pair.not_after() < ca.not_after())
-        .then(|| LeafReason::Due { not_after: rfc3339(pair.not_after()) })
 }

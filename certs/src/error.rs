@@ -1,98 +1,76 @@
-//! Errors of the [`Manager`](crate::Manager), with what to do about them.
+use std::fs;
+use std::io;
+use std::path::Path;
 
-use std::time::Duration;
-
+use kube::core::Status;
 use swansong_runtime::kube::error_message;
 
-use crate::ca::CaError;
-use crate::event::Source;
+/// Why a certificate can't be read, issued or stored, with the name of the file or object and what to do.
+///
+/// The text never quotes a key or the response of an API server that may contain one.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0}")]
+pub struct Error(String);
 
-/// Why a round of the [`Manager`](crate::Manager) failed. The last valid pair stays in use, and the round is retried.
-#[derive(Debug, thiserror::Error)]
-pub enum ManagerError {
-    /// The API server returned an error or wasn't reached.
-    #[error("can't {verb} {object}: {problem}")]
-    Api {
-        /// The object's kind.
-        source_of: Source,
-        /// The verb of the request.
-        verb: &'static str,
-        object: String,
-        /// The response, and what to do.
-        problem: String,
-    },
-    /// cert-manager manages the Secret.
-    #[error(
-        "{object} belongs to cert-manager, so it is not changed; mount it and give its files to the webhook, or name another Secret"
-    )]
-    Foreign {
-        /// Name of the Secret.
-        object: String,
-    },
-    /// The webhook configuration doesn't exist.
-    #[error(
-        "{object} doesn't exist, so the API server calls no webhook; apply the manifests, or correct the name"
-    )]
-    NoConfiguration { object: String },
-    /// Every attempt conflicted with another writer.
-    #[error(
-        "{object} changed during each of {attempts} attempts, or the API server rejects the change ({response}); see the audit log for other writers"
-    )]
-    Conflict {
-        /// The object's kind.
-        source_of: Source,
-        object: String,
-        /// The number of attempts.
-        attempts: usize,
-        /// The last response of the API server.
-        response: String,
-    },
-    /// Another writer reverts what this replica stores.
-    #[error(
-        "this replica renewed {object} {renewals} times within {} s and it is due again ({reason}); see the audit log for other writers, and compare their clocks and --service names", window.as_secs()
-    )]
-    RenewedTooOften {
-        /// Name of the Secret.
-        object: String,
-        /// The number of renewals.
-        renewals: usize,
-        /// The time in which they happened.
-        window: Duration,
-        /// Why it is due again.
-        reason: String,
-    },
-    /// A certificate can't be issued.
-    #[error(transparent)]
-    Issue(#[from] CaError),
-    /// The API server didn't respond in time.
-    #[error("the API server didn't respond within {} s; check whether this pod can reach it", after.as_secs_f64())]
-    Timeout {
-        /// The object's kind.
-        source_of: Source,
-        after: Duration,
-    },
+impl Error {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+
+    /// The API server wasn't reached or returned an error.
+    pub(crate) fn api(verb: &str, object: &str, error: &kube::Error) -> Self {
+        Self(match error {
+            // The error may quote the response.
+            kube::Error::SerdeError(_) => format!(
+                "can't {verb} {object}: the response isn't such an object; check for a proxy between this pod and the \
+                 API server"
+            ),
+            error => format!("can't {verb} {object}: {}", error_message(error)),
+        })
+    }
+
+    /// Every attempt of a round conflicted with another writer.
+    pub(crate) fn conflict(object: &str, attempts: usize, response: &str) -> Self {
+        Self(format!(
+            "{object} changed during each of {attempts} attempts, or the API server rejects the change ({response}); \
+             see the audit log for other writers"
+        ))
+    }
 }
 
-impl ManagerError {
-    pub(crate) fn api(source_of: Source, verb: &'static str, object: &str, error: &kube::Error) -> Self {
-        Self::Api { source_of, verb, object: object.to_owned(), problem: error_message(error) }
-    }
+/// Whether another writer was first.
+pub(crate) fn is_conflict(status: &Status) -> bool {
+    status.is_conflict() || status.is_already_exists() || status.is_not_found()
+}
 
-    /// The response isn't an object of the expected kind. It isn't quoted, since it may contain keys.
-    pub(crate) fn unexpected_response(source_of: Source, verb: &'static str, object: &str) -> Self {
-        let problem =
-            "the response isn't such an object; check for a proxy between this pod and the API server";
-        Self::Api { source_of, verb, object: object.to_owned(), problem: problem.to_owned() }
-    }
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
+    fs::read(path).map_err(|error| {
+        let problem = match error.kind() {
+            io::ErrorKind::NotFound => "there is no such file; mount it, or correct the path".to_owned(),
+            io::ErrorKind::PermissionDenied => "permission denied; let this user read it".to_owned(),
+            io::ErrorKind::IsADirectory => "it is a directory; name the file in it".to_owned(),
+            _ => error.to_string(),
+        };
+        Error(format!("{} can't be read: {problem}", path.display()))
+    })
+}
 
-    /// Returns the kind of object that the failed part of the round is about.
-    pub const fn source_of(&self) -> Source {
-        match self {
-            Self::Api { source_of, .. }
-            | Self::Conflict { source_of, .. }
-            | Self::Timeout { source_of, .. } => *source_of,
-            Self::NoConfiguration { .. } => Source::CaBundle,
-            Self::Foreign { .. } | Self::RenewedTooOften { .. } | Self::Issue(_) => Source::Secret,
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_file_says_what_to_do() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let message = |path: &Path| read_file(path).expect_err("unreadable").to_string();
+        assert!(message(directory.path()).ends_with("it is a directory; name the file in it"));
+        let missing = directory.path().join("none");
+        assert_eq!(
+            message(&missing),
+            format!(
+                "{} can't be read: there is no such file; mount it, or correct the path",
+                missing.display()
+            )
+        );
     }
 }

@@ -21,58 +21,44 @@
 //! The module [`rotation`] describes how a CA is replaced without a rejected handshake. To request a rotation:
 //! `kubectl annotate secret swansong-webhook-tls swansong.dev/rotate=ca` (or `=leaf`, `=revoke-ca`); see [`ROTATE`].
 //!
-//! [`ClientCaWatcher`] reads the CAs that sign client certificates, and [`ClientVerifier`] verifies clients by them.
+//! [`ClientCaWatcher`] reads the CAs that sign client certificates and builds the TLS configuration that requires them.
 //!
 //! Pure: [`decide()`] and [`RotationState::next_step`] (what to do), [`apply()`] (the result in memory), [`bundle`] (the
-//! content of a `caBundle`), [`CaCertificate`], [`CertificateAuthority`] and [`Pair`]. No type shows key material in
+//! content of a `caBundle`), [`Certificate`], [`CertificateAuthority`] and [`Pair`]. No type shows key material in
 //! `Debug`, in errors or in events.
 
-mod annotations;
 mod apply;
 pub mod bundle;
 mod ca;
 mod ca_bundle;
-mod ca_certificate;
+mod certificate;
 mod client_ca;
-mod clock;
 mod decide;
 mod error;
 mod event;
-mod fields;
 mod files;
 mod manager;
 mod metrics;
 mod pair;
-mod read_error;
-mod renewal_limiter;
 mod resolver;
 pub mod rotation;
 mod secret_data;
 mod secret_store;
-mod settings;
 mod tls;
-mod tls_error;
 
-pub use annotations::{RETIRED, ROTATE, TRUSTED_UNTIL};
-pub use apply::{Outcome, SecretUpdate, apply};
-pub use ca::{
-    BACKDATE, CA_VALIDITY, CaError, CertificateAuthority, IssuedCertificate, LEAF_VALIDITY, service_names,
-};
-pub use ca_certificate::{CaCertificate, CaId};
-pub use client_ca::{ClientCaError, ClientCaWatcher, ClientVerifier};
-pub use clock::{Clock, ClockSkew, SystemClock};
-pub use decide::{CaReason, Decision, LeafReason, decide};
-pub use error::ManagerError;
-pub use event::{Event, Observer, Source};
-pub use files::{FilePair, FileWatcher, FilesError, POLL_INTERVAL};
+pub use apply::{SecretUpdate, apply};
+pub use ca::{BACKDATE, CertificateAuthority, Settings, service_names};
+pub use certificate::{CaId, Certificate, PemPair};
+pub use client_ca::ClientCaWatcher;
+pub use decide::{Decision, decide};
+pub use error::Error;
+pub use event::{Clock, ClockSkew, Event, Observer, Source};
+pub use files::{FilePair, FileWatcher, POLL_INTERVAL};
 pub use manager::{CHECK_INTERVAL, ManagedObjects, Manager};
 pub use metrics::CertificateMetrics;
-pub use pair::{Pair, PairError, PemPair};
-pub use read_error::ReadError;
+pub use pair::Pair;
 pub use resolver::Resolver;
 pub use rotation::{ObservedBundle, RotationState};
-pub use secret_data::{
-    MAX_PREVIOUS, PreviousCa, RotationRequest, SecretData, StoredPair, TrustedCas, VerifiedSecret,
-};
-pub use settings::{CLOCK_TOLERANCE, SETTLE_TIME, Settings};
-pub use tls::{MinimumTls, TlsError, server_config};
+pub use secret_data::{MAX_PREVIOUS, PreviousCa, RotationRequest, SecretData, TrustedCas, VerifiedSecret};
+pub use secret_store::{RETIRED, ROTATE, TRUSTED_UNTIL};
+pub use tls::{client_cas, server_config};

@@ -1,6 +1,6 @@
 //! The self-managed certificate: keeps Secret, resolver and `caBundle` consistent.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
@@ -10,27 +10,31 @@ use kube::Client;
 use swansong_runtime::backoff::{API_SERVER, Backoff};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::apply::{Outcome, apply};
+use crate::apply::apply;
+use crate::ca::Settings;
 use crate::ca_bundle::CaBundle;
-use crate::clock::{Clock, ClockSkew};
+use crate::certificate::timestamp;
 use crate::decide::{Decision, decide};
-use crate::error::ManagerError;
-use crate::event::{Event, EventKind, Observer, Source};
-use crate::renewal_limiter::RenewalLimiter;
+use crate::error::Error;
+use crate::event::{Clock, ClockSkew, Event, EventKind, Observer, Source};
 use crate::resolver::Resolver;
 use crate::rotation::RotationState;
 use crate::secret_data::{RotationRequest, SecretData, TrustedCas, VerifiedSecret};
-use crate::secret_store::{SecretStore, WriteOutcome};
-use crate::settings::Settings;
+use crate::secret_store::{ATTEMPTS, SecretStore};
 
 /// The default interval between checks of Secret and `caBundle`.
 pub const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Conflicts with other writers that are retried within one round.
-const ATTEMPTS: usize = 5;
-
 /// Timeout of each half of a round, Secret and `caBundle`. kube's own timeout is minutes.
 const API_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The most renewals within [`RENEWAL_WINDOW`], enough for a first install and a rotation by hand soon after.
+///
+/// Without a limit, two Deployments with different names on one Secret, or a tool that restores an old Secret, would cause
+/// a new certificate at every check.
+const MAX_RENEWALS: usize = 3;
+
+const RENEWAL_WINDOW: Duration = Duration::from_mins(10);
 
 /// The objects that the manager maintains.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -52,11 +56,12 @@ pub struct Manager {
     bundle: CaBundle,
     settings: Settings,
     resolver: Arc<Resolver>,
-    clock: Arc<dyn Clock>,
-    observer: Arc<dyn Observer>,
+    clock: Clock,
+    observer: Observer,
     failing: Vec<Source>,
     state: RotationState,
-    limiter: RenewalLimiter,
+    /// When this replica renewed something within the window.
+    renewals: VecDeque<Duration>,
     /// Set while this machine's clock differs from the API server's by more than the tolerance.
     skew: Option<ClockSkew>,
     /// The last event of each kind that describes a state.
@@ -71,39 +76,23 @@ impl Manager {
         objects: &ManagedObjects,
         settings: Settings,
         resolver: Arc<Resolver>,
-        clock: Arc<dyn Clock>,
-        observer: Arc<dyn Observer>,
+        clock: Clock,
+        observer: Observer,
     ) -> Self {
         Self {
             store: SecretStore::new(client.clone(), &objects.namespace, &objects.secret),
             bundle: CaBundle::new(client, &objects.webhook_configuration),
-            state: RotationState::default(),
-            limiter: RenewalLimiter::new(settings.leaf_validity),
             settings,
             resolver,
             clock,
             observer,
             failing: Vec::new(),
+            state: RotationState::default(),
+            renewals: VecDeque::new(),
             skew: None,
             reported: HashMap::new(),
             started: Instant::now(),
         }
-    }
-
-    /// Runs one round: the Secret is valid, the `caBundle` contains its CAs, and the pair is served.
-    ///
-    /// A new leaf is served when the API servers have had time to read its CA, or if there is no other valid leaf. A
-    /// rotation advances by at most one step.
-    pub async fn reconcile(&mut self) -> Result<(), ManagerError> {
-        let outcome = self.round().await;
-        if let Err(error) = &outcome {
-            let source = error.source_of();
-            if !self.failing.contains(&source) {
-                self.failing.push(source);
-            }
-            self.observer.observe(&Event::Failed { source, error: error.to_string() });
-        }
-        outcome
     }
 
     /// Runs rounds without end, every `interval` with a jitter of a tenth. A failed round is retried with a backoff.
@@ -120,100 +109,116 @@ impl Manager {
         }
     }
 
-    async fn round(&mut self) -> Result<(), ManagerError> {
-        let verified = with_timeout(Source::Secret, self.ensure_secret()).await?;
-        self.recovered(Source::Secret);
+    /// Runs one round: the Secret is valid, the `caBundle` contains its CAs, and the pair is served.
+    ///
+    /// A new leaf is served when the API servers have had time to read its CA, or if there is no other valid leaf. A
+    /// rotation advances by at most one step.
+    pub async fn reconcile(&mut self) -> Result<(), Error> {
+        let verified = with_timeout(self.ensure_secret()).await;
+        let verified = self.report_outcome(Source::Secret, verified)?;
         self.report_cas(&verified.cas);
-        let bundle = self.ensure_bundle(&verified.cas).await;
-        let has_valid_leaf = self.resolver.current().is_some_and(|pair| pair.not_after() >= self.now());
-        let ca = verified.cas.current.id();
+        let bundle = with_timeout(self.ensure_bundle(&verified.cas)).await;
+        let bundle = self.report_outcome(Source::CaBundle, bundle);
+        let has_valid_leaf = self.resolver.current().is_some_and(|pair| !pair.leaf.has_expired(self.now()));
+        let ca = &verified.cas.current.id;
         if !has_valid_leaf || (bundle.is_ok() && self.state.may_serve(ca, self.tick(), &self.settings)) {
             self.serve(&verified);
         } else if bundle.is_ok() {
-            let serial = verified.pair.serial().to_owned();
+            let serial = verified.pair.leaf.serial.clone();
             self.report_change(Event::WaitingForCaBundle { serial, ca: ca.clone() });
         }
         bundle
     }
 
-    async fn ensure_secret(&mut self) -> Result<VerifiedSecret, ManagerError> {
-        let name = self.store.object().to_owned();
+    async fn ensure_secret(&mut self) -> Result<VerifiedSecret, Error> {
+        let name = self.store.object.clone();
         let mut response = String::new();
         for _ in 0..ATTEMPTS {
-            let read = self.store.read().await?;
-            let now = self.update_skew(read.server_time);
-            let data = read.stored.as_ref().map(|stored| &stored.data);
+            let stored = self.store.read().await?;
+            let now = self.update_skew();
+            let data = stored.as_ref().map(|stored| &stored.data);
             if let Some(RotationRequest::Unknown(value)) = data.and_then(|data| data.request.as_ref()) {
                 self.report_change(Event::UnknownRotationRequest { value: value.clone() });
             }
-            let decision = self.decide(&name, data, now).await;
-            let renewal = decision.renewal_reason();
-            if let Some(reason) = &renewal
-                && let Some((renewals, window)) = self.limiter.exceeded(self.tick())
-            {
-                let reason = reason.clone();
-                return Err(ManagerError::RenewedTooOften { object: name, renewals, window, reason });
-            }
-            let update = match apply(decision, &name, data, now, &self.settings)? {
-                Outcome::Unchanged(verified) => return Ok(*verified),
-                Outcome::Changed(update) => update,
+            let decision = match self.decide(&name, data, now).await {
+                Decision::Keep(verified) => return Ok(*verified),
+                decision => decision,
             };
-            match self.store.write(read.stored, &update.data).await? {
-                WriteOutcome::Stored => {
-                    if renewal.is_some() {
-                        let tick = self.tick();
-                        self.limiter.record(tick);
+            let is_renewal = decision.renewal_reason().is_some();
+            if let Some(reason) = decision.renewal_reason() {
+                self.check_renewals(&name, reason)?;
+            }
+            let update = apply(decision, &name, data, now, &self.settings)?;
+            match self.store.write(stored, &update.data).await? {
+                Ok(()) => {
+                    if is_renewal {
+                        self.renewals.push_back(self.tick());
                     }
-                    update.events.iter().for_each(|event| self.observer.observe(event));
+                    update.events.iter().for_each(|event| (self.observer)(event));
                     return Ok(update.verified);
                 }
-                WriteOutcome::Conflict(status) => response = status,
+                Err(status) => response = status,
             }
         }
-        Err(ManagerError::Conflict { source_of: Source::Secret, object: name, attempts: ATTEMPTS, response })
+        Err(Error::conflict(&name, ATTEMPTS, &response))
     }
 
     async fn decide(&self, name: &str, data: Option<&SecretData>, now: SystemTime) -> Decision {
         let decision = decide(name, data, now, &self.settings);
-        let (Decision::Keep(verified), Some(data)) = (&decision, data) else { return decision };
-        let Some(step) = self.state.next_step(verified, name, data, now, self.tick(), &self.settings) else {
+        let Decision::Keep(verified) = &decision else { return decision };
+        let cas = &verified.cas;
+        let Some(step) = self.state.next_step(cas, now, self.tick(), &self.settings) else {
             return decision;
         };
-        if let Decision::Promote { next, .. } = &step {
+        if let (Decision::Promote(_), Some(next)) = (&step, &cas.next) {
             // The last observation may be old. The update of the bundle reports a failure of this request.
-            let contains = self.bundle.contains(next.ca_certificate().id(), &verified.cas).await;
-            if !contains.unwrap_or_default() {
+            if !self.bundle.contains(&next.id, cas).await.unwrap_or_default() {
                 return decision;
             }
         }
         step
     }
 
-    async fn ensure_bundle(&mut self, cas: &TrustedCas) -> Result<(), ManagerError> {
-        let ensured = with_timeout(Source::CaBundle, self.bundle.ensure(cas, self.now())).await?;
+    /// Returns an error if this replica has renewed certificates too often, since another writer reverts what it stores.
+    fn check_renewals(&mut self, name: &str, reason: &str) -> Result<(), Error> {
+        // Leaves that are valid for minutes may be renewed more often.
+        let window = RENEWAL_WINDOW.min(self.settings.leaf_validity / 2);
+        let tick = self.tick();
+        self.renewals.retain(|at| tick.saturating_sub(*at) < window);
+        if self.renewals.len() < MAX_RENEWALS {
+            return Ok(());
+        }
+        Err(Error::new(format!(
+            "this replica renewed {name} {MAX_RENEWALS} times within {} s and it is due again ({reason}); see the audit log \
+             for other writers, and compare their clocks and --service names",
+            window.as_secs()
+        )))
+    }
+
+    async fn ensure_bundle(&mut self, cas: &TrustedCas) -> Result<(), Error> {
+        let (found, updated) = self.bundle.ensure(cas, self.now()).await?;
         let tick = self.tick();
         // The bundle as found is recorded first: the settle time of a CA that was missing starts again.
-        self.state.record_bundle(ensured.found, tick);
-        if let Some((webhooks, after)) = ensured.updated {
+        self.state.record_bundle(found, tick);
+        if let Some((webhooks, after)) = updated {
             self.state.record_bundle(after, tick);
-            let configuration = self.bundle.name().to_owned();
-            self.observer.observe(&Event::CaBundleUpdated { configuration, webhooks });
+            let configuration = self.bundle.name.clone();
+            (self.observer)(&Event::CaBundleUpdated { configuration, webhooks: webhooks.join(", ") });
         }
-        self.recovered(Source::CaBundle);
         Ok(())
     }
 
     fn serve(&mut self, verified: &VerifiedSecret) {
         let pair = &verified.pair;
-        self.state.record_serving(verified.cas.current.id());
-        if self.resolver.current().is_some_and(|current| current.same_chain(pair)) {
+        self.state.serving = Some(verified.cas.current.id.clone());
+        if self.resolver.current().is_some_and(|current| current.certified.cert == pair.certified.cert) {
             return;
         }
         self.resolver.publish(pair.clone());
-        self.observer.observe(&Event::Loaded {
+        (self.observer)(&Event::Loaded {
             source: Source::Secret,
-            serial: pair.serial().to_owned(),
-            not_after: pair.not_after(),
+            serial: pair.leaf.serial.clone(),
+            not_after: timestamp(pair.leaf.not_after),
         });
     }
 
@@ -224,19 +229,22 @@ impl Manager {
 
     /// The time by which certificates are judged: this machine's, corrected by the skew.
     fn now(&self) -> SystemTime {
-        let own = self.clock.now();
-        self.skew.map_or(own, |skew| skew.correct(own))
+        let (own, skew) = ((self.clock)(), self.skew.map_or(0, |skew| skew.0));
+        let by = Duration::from_secs(skew.unsigned_abs());
+        let corrected = if skew > 0 { own.checked_sub(by) } else { own.checked_add(by) };
+        corrected.unwrap_or(own)
     }
 
     /// API servers judge the leaf by their clock. Replicas that use it too don't replace each other's certificates when
     /// their own clocks differ.
-    fn update_skew(&mut self, server_time: Option<SystemTime>) -> SystemTime {
-        if let Some(server_time) = server_time {
-            let skew = ClockSkew::between(self.clock.now(), server_time);
-            let skew = (skew.by > self.settings.clock_tolerance).then_some(skew);
+    fn update_skew(&mut self) -> SystemTime {
+        if let Some(server_time) = self.store.server_time {
+            let seconds = timestamp((self.clock)()).as_second() - timestamp(server_time).as_second();
+            let is_skewed = seconds.unsigned_abs() > self.settings.clock_tolerance.as_secs();
+            let skew = is_skewed.then_some(ClockSkew(seconds));
             match (self.skew, skew) {
-                (None, Some(skew)) => self.observer.observe(&Event::ClockSkewDetected { skew }),
-                (Some(_), None) => self.observer.observe(&Event::ClockSkewResolved),
+                (None, Some(skew)) => (self.observer)(&Event::ClockSkewDetected { skew }),
+                (Some(_), None) => (self.observer)(&Event::ClockSkewResolved),
                 _ => {}
             }
             self.skew = skew;
@@ -246,8 +254,8 @@ impl Manager {
 
     fn report_cas(&mut self, cas: &TrustedCas) {
         self.report_change(Event::CasChanged {
-            current: cas.current.id().clone(),
-            not_after: cas.current.not_after(),
+            current: cas.current.id.clone(),
+            not_after: timestamp(cas.current.not_after),
             trusted: cas.desired(self.now()).count(),
             next_pending: cas.next.is_some(),
         });
@@ -255,23 +263,38 @@ impl Manager {
 
     /// Reports a state unless it is the last one of its kind that was reported.
     fn report_change(&mut self, event: Event) {
-        if self.reported.get(&event.kind()) != Some(&event) {
-            self.observer.observe(&event);
-            self.reported.insert(event.kind(), event);
+        let kind = EventKind::from(&event);
+        if self.reported.get(&kind) != Some(&event) {
+            (self.observer)(&event);
+            self.reported.insert(kind, event);
         }
     }
 
-    fn recovered(&mut self, source: Source) {
-        if let Some(position) = self.failing.iter().position(|failing| *failing == source) {
-            self.failing.swap_remove(position);
-            self.observer.observe(&Event::Recovered { source });
+    /// Reports each failure, and the first success after one.
+    fn report_outcome<T>(&mut self, source: Source, outcome: Result<T, Error>) -> Result<T, Error> {
+        let failing = self.failing.iter().position(|failing| *failing == source);
+        match (&outcome, failing) {
+            (Ok(_), None) => {}
+            (Ok(_), Some(position)) => {
+                self.failing.swap_remove(position);
+                (self.observer)(&Event::Recovered { source });
+            }
+            (Err(error), position) => {
+                if position.is_none() {
+                    self.failing.push(source);
+                }
+                (self.observer)(&Event::Failed { source, error: error.to_string() });
+            }
         }
+        outcome
     }
 }
 
-async fn with_timeout<T>(
-    source_of: Source,
-    work: impl Future<Output = Result<T, ManagerError>>,
-) -> Result<T, ManagerError> {
-    timeout(API_TIMEOUT, work).await.unwrap_or(Err(ManagerError::Timeout { source_of, after: API_TIMEOUT }))
+async fn with_timeout<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    timeout(API_TIMEOUT, work).await.unwrap_or_else(|_| {
+        let seconds = API_TIMEOUT.as_secs();
+        Err(Error::new(format!(
+            "the API server didn't respond within {seconds} s; check whether this pod can reach it"
+        )))
+    })
 }

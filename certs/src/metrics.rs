@@ -1,20 +1,20 @@
 //! Metrics of certificates.
 
 use std::sync::atomic::AtomicI64;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use strum::IntoEnumIterator;
+use swansong_runtime::metrics::registered;
 
 use crate::event::{Event, EventKind};
 
 type Label = [(&'static str, &'static str); 1];
 
 /// Counts events, and exports when certificates expire.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct CertificateMetrics {
     not_after: Gauge<i64, AtomicI64>,
     failures: Family<Label, Counter>,
@@ -28,35 +28,37 @@ pub struct CertificateMetrics {
 impl CertificateMetrics {
     /// Creates the metrics and registers them.
     pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        let tls = registry.sub_registry_with_prefix("tls");
-        tls.register(
-            "certificate_not_after_timestamp_seconds",
-            "When the certificate in use expires; 0 while there is none",
-            metrics.not_after.clone(),
-        );
-        tls.register(
-            "reload_failures",
-            "Failed checks of the certificate files, the Secret, the caBundle or the client CAs, by source",
-            metrics.failures.clone(),
-        );
-        tls.register("events", "Events of the certificate and its CA, by event", metrics.events.clone());
-        tls.register(
-            "ca_not_after_timestamp_seconds",
-            "When the CA in use expires; 0 with certificates from files",
-            metrics.ca_not_after.clone(),
-        );
-        tls.register("trusted_cas", "CAs that belong in the caBundle", metrics.trusted_cas.clone());
-        tls.register(
-            "next_ca_pending",
-            "Whether a next CA is announced and not yet in use",
-            metrics.next_ca_pending.clone(),
-        );
-        registry.register(
+        let clock_skew = registered(
+            registry,
             "clock_skew_seconds",
             "How far this machine's clock is ahead of the API server's; 0 within the tolerance",
-            metrics.clock_skew.clone(),
         );
+        let tls = registry.sub_registry_with_prefix("tls");
+        let metrics = Self {
+            not_after: registered(
+                tls,
+                "certificate_not_after_timestamp_seconds",
+                "When the certificate in use expires; 0 while there is none",
+            ),
+            failures: registered(
+                tls,
+                "reload_failures",
+                "Failed checks of the certificate files, the Secret, the caBundle or the client CAs, by source",
+            ),
+            events: registered(tls, "events", "Events of the certificate and its CA, by event"),
+            ca_not_after: registered(
+                tls,
+                "ca_not_after_timestamp_seconds",
+                "When the CA in use expires; 0 with certificates from files",
+            ),
+            trusted_cas: registered(tls, "trusted_cas", "CAs that belong in the caBundle"),
+            next_ca_pending: registered(
+                tls,
+                "next_ca_pending",
+                "Whether a next CA is announced and not yet in use",
+            ),
+            clock_skew,
+        };
         // An alert on an increase requires that the series exists before the first event.
         for kind in EventKind::iter() {
             metrics.event(kind);
@@ -66,22 +68,21 @@ impl CertificateMetrics {
 
     /// Updates the metrics by an event.
     pub fn observe(&self, event: &Event) {
-        self.event(event.kind()).inc();
+        self.event(event.into()).inc();
         match event {
             Event::Loaded { not_after, .. } => {
-                self.not_after.set(unix(*not_after));
+                self.not_after.set(not_after.as_second());
             }
             Event::Failed { source, .. } => {
                 self.failures.get_or_create(&[("source", (*source).into())]).inc();
             }
             Event::CasChanged { not_after, trusted, next_pending, .. } => {
-                self.ca_not_after.set(unix(*not_after));
+                self.ca_not_after.set(not_after.as_second());
                 self.trusted_cas.set(i64::try_from(*trusted).unwrap_or(i64::MAX));
                 self.next_ca_pending.set(i64::from(*next_pending));
             }
             Event::ClockSkewDetected { skew } => {
-                let by = seconds(skew.by);
-                self.clock_skew.set(if skew.ahead { by } else { -by });
+                self.clock_skew.set(skew.0);
             }
             Event::ClockSkewResolved => {
                 self.clock_skew.set(0);
@@ -95,21 +96,13 @@ impl CertificateMetrics {
     }
 }
 
-fn unix(time: SystemTime) -> i64 {
-    seconds(time.duration_since(UNIX_EPOCH).unwrap_or_default())
-}
-
-fn seconds(time: Duration) -> i64 {
-    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use prometheus_client::encoding::prometheus_text;
 
     use super::*;
-    use crate::ca_certificate::CaId;
-    use crate::clock::ClockSkew;
+    use crate::certificate::CaId;
+    use crate::event::ClockSkew;
 
     fn registered() -> (Registry, CertificateMetrics) {
         let mut registry = Registry::with_prefix("swansong");
@@ -138,12 +131,9 @@ mod tests {
     fn a_clock_that_is_behind_has_a_negative_skew() {
         let (registry, metrics) = registered();
         has(&registry, "swansong_clock_skew_seconds 0");
-        for (ahead, line) in
-            [(true, "swansong_clock_skew_seconds 400"), (false, "swansong_clock_skew_seconds -400")]
-        {
-            let skew = ClockSkew { by: Duration::from_secs(400), ahead };
-            metrics.observe(&Event::ClockSkewDetected { skew });
-            has(&registry, line);
+        for skew in [400, -400] {
+            metrics.observe(&Event::ClockSkewDetected { skew: ClockSkew(skew) });
+            has(&registry, &format!("swansong_clock_skew_seconds {skew}"));
         }
         metrics.observe(&Event::ClockSkewResolved);
         has(&registry, "swansong_clock_skew_seconds 0");
@@ -154,7 +144,7 @@ mod tests {
         let (registry, metrics) = registered();
         metrics.observe(&Event::CasChanged {
             current: CaId::parse("0123456789abcdef").expect("an ID"),
-            not_after: UNIX_EPOCH + Duration::from_secs(7),
+            not_after: k8s_openapi::jiff::Timestamp::from_second(7).expect("a time"),
             trusted: 2,
             next_pending: true,
         });

@@ -27,10 +27,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use crate::ca_certificate::{CaCertificate, CaId};
-use crate::decide::{CaReason, Decision, read_next_ca};
-use crate::secret_data::{MAX_PREVIOUS, PreviousCa, SecretData, VerifiedSecret};
-use crate::settings::Settings;
+use crate::ca::Settings;
+use crate::certificate::{CaId, Certificate};
+use crate::decide::Decision;
+use crate::secret_data::{MAX_PREVIOUS, PreviousCa, TrustedCas};
 
 /// The content of the webhook configuration, as far as a rotation depends on it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -38,25 +38,20 @@ pub struct ObservedBundle {
     /// CAs in the `caBundle` of every webhook.
     pub in_all: Vec<CaId>,
     /// Related CAs in any `caBundle` that the Secret doesn't list.
-    pub unlisted: Vec<CaCertificate>,
+    pub unlisted: Vec<Certificate>,
 }
 
 /// The observations of one replica. `tick` is always the time of its monotonic clock.
 #[derive(Clone, Debug, Default)]
 pub struct RotationState {
     /// The CA of the leaf that this replica serves.
-    serving: Option<CaId>,
+    pub serving: Option<CaId>,
     /// Since when each CA has been in every `caBundle`; `None` before the first observation.
     observed: Option<BTreeMap<CaId, Duration>>,
-    unlisted: Vec<CaCertificate>,
+    unlisted: Vec<Certificate>,
 }
 
 impl RotationState {
-    /// Records the CA of the leaf that is served from now on.
-    pub fn record_serving(&mut self, ca: &CaId) {
-        self.serving = Some(ca.clone());
-    }
-
     /// Records the content of the webhook configuration.
     pub fn record_bundle(&mut self, bundle: ObservedBundle, tick: Duration) {
         let before = self.observed.take().unwrap_or_default();
@@ -69,7 +64,7 @@ impl RotationState {
     }
 
     /// Returns whether this CA has been in every `caBundle` for the settle time.
-    pub fn has_settled(&self, ca: &CaId, tick: Duration, settings: &Settings) -> bool {
+    fn has_settled(&self, ca: &CaId, tick: Duration, settings: &Settings) -> bool {
         let since = self.observed.as_ref().and_then(|observed| observed.get(ca));
         since.is_some_and(|since| tick.saturating_sub(*since) >= settings.settle_time)
     }
@@ -85,16 +80,13 @@ impl RotationState {
     /// Returns the next step of a rotation for a valid Secret, if one is due.
     pub fn next_step(
         &self,
-        verified: &VerifiedSecret,
-        name: &str,
-        data: &SecretData,
+        cas: &TrustedCas,
         now: SystemTime,
         tick: Duration,
         settings: &Settings,
     ) -> Option<Decision> {
-        let cas = &verified.cas;
-        let is_missing = |ca: &&CaCertificate| !cas.lists(ca.id()) && !ca.has_expired(now);
-        let missing: Vec<CaCertificate> = self.unlisted.iter().filter(is_missing).cloned().collect();
+        let is_missing = |ca: &&Certificate| !cas.lists(&ca.id) && !ca.has_expired(now);
+        let missing: Vec<Certificate> = self.unlisted.iter().filter(is_missing).cloned().collect();
         if !missing.is_empty() || cas.previous.iter().any(|ca| ca.trusted_until.is_none()) {
             return Some(Decision::Adopt(missing));
         }
@@ -102,15 +94,12 @@ impl RotationState {
             ca.certificate.has_expired(now) || ca.trusted_until.is_some_and(|until| now >= until)
         };
         let expired: Vec<CaId> =
-            cas.previous.iter().filter(is_expired).map(|ca| ca.certificate.id().clone()).collect();
+            cas.previous.iter().filter(is_expired).map(|ca| ca.certificate.id.clone()).collect();
         if !expired.is_empty() {
             return Some(Decision::Retire(expired));
         }
-        let next = cas.next.as_ref().filter(|next| self.has_settled(next.id(), tick, settings))?;
-        if cas.previous.len() >= MAX_PREVIOUS {
-            return None;
-        }
-        let next = read_next_ca(name, data, now)?.ok().filter(|ca| ca.ca_certificate() == next)?;
-        Some(Decision::Promote { next: Box::new(next), reason: CaReason::Settled })
+        let next = cas.next.as_ref()?;
+        let may_promote = self.has_settled(&next.id, tick, settings) && cas.previous.len() < MAX_PREVIOUS;
+        may_promote.then_some(Decision::Promote(None))
     }
 }

@@ -8,24 +8,37 @@ use std::time::SystemTime;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::{Timestamp, fmt::rfc2822};
 use kube::api::{GetParams, ObjectMeta, PostParams};
 use kube::client::Body;
 use kube::core::{Request, Status};
-use kube::{Api, Client, Error};
+use kube::{Api, Client};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::annotations::{RETIRED, ROTATE, TRUSTED_UNTIL};
-use crate::ca_certificate::{CaCertificate, CaId};
-use crate::clock::{parse_http_date, parse_rfc3339, rfc3339};
-use crate::error::ManagerError;
-use crate::event::Source;
-use crate::secret_data::{PreviousCa, RotationRequest, SecretData, StoredPair, to_pem};
+use crate::certificate::{CaId, Certificate, PemPair, timestamp};
+use crate::error::{Error, is_conflict};
+use crate::secret_data::{PreviousCa, SecretData};
+
+/// Annotation on the Secret by which a user requests a rotation: `ca` for a new CA with overlap, `leaf` for a new leaf
+/// of the same CA, `revoke-ca` for a new CA at once. The write that fulfils the request removes it.
+pub const ROTATE: &str = "swansong.dev/rotate";
+
+/// Annotation on the Secret with the time at which each previous CA leaves the `caBundle`, as `ID=TIME` separated by
+/// blanks.
+pub const TRUSTED_UNTIL: &str = "swansong.dev/trusted-until";
+
+/// Annotation on the Secret with the IDs of CAs that are no longer trusted. They are removed from a `caBundle` that
+/// contains them again.
+pub const RETIRED: &str = "swansong.dev/retired";
 
 const PREVIOUS_CAS: &str = "previous-ca.crt";
 
 /// The field manager of all writes.
 pub(crate) const FIELD_MANAGER: &str = "swansong";
+
+/// Conflicts with other writers that are retried within one round.
+pub(crate) const ATTEMPTS: usize = 5;
 
 /// A Secret as it was read. It contains keys, so it has no `Debug`.
 pub(crate) struct StoredSecret {
@@ -33,109 +46,92 @@ pub(crate) struct StoredSecret {
     pub(crate) data: SecretData,
 }
 
-/// The result of a read.
-pub(crate) struct SecretRead {
-    pub(crate) stored: Option<StoredSecret>,
-    /// The API server's time.
-    pub(crate) server_time: Option<SystemTime>,
-}
-
-/// The result of a write.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum WriteOutcome {
-    Stored,
-    /// Another writer was first; contains the API server's response.
-    Conflict(String),
-}
-
+/// The one Secret.
 pub(crate) struct SecretStore {
     client: Client,
     api: Api<Secret>,
     name: String,
-    object: String,
+    /// The name of the Secret in errors.
+    pub(crate) object: String,
+    /// The API server's time in its last response.
+    pub(crate) server_time: Option<SystemTime>,
 }
 
 impl SecretStore {
     pub(crate) fn new(client: Client, namespace: &str, name: &str) -> Self {
-        Self {
-            api: Api::namespaced(client.clone(), namespace),
-            client,
-            name: name.to_owned(),
-            object: format!("Secret {namespace}/{name}"),
-        }
+        let api = Api::namespaced(client.clone(), namespace);
+        let object = format!("Secret {namespace}/{name}");
+        Self { client, api, name: name.to_owned(), object, server_time: None }
     }
 
-    /// Returns the name of the Secret in errors.
-    pub(crate) fn object(&self) -> &str {
-        &self.object
-    }
-
-    /// Reads the Secret and the API server's clock.
-    pub(crate) async fn read(&self) -> Result<SecretRead, ManagerError> {
+    pub(crate) async fn read(&mut self) -> Result<Option<StoredSecret>, Error> {
         let request = Request::new(self.api.resource_url()).get(&self.name, &GetParams::default());
-        let (outcome, server_time) = self.send(request).await.map_err(|error| self.failed("get", &error))?;
-        let secret: Secret = match outcome {
-            Ok(body) => serde_json::from_slice(&body)
-                .map_err(|_| ManagerError::unexpected_response(Source::Secret, "get", &self.object))?,
-            Err(status) if status.is_not_found() => return Ok(SecretRead { stored: None, server_time }),
-            Err(status) => return Err(self.failed("get", &Error::Api(status))),
+        let secret: Secret = match self.send(request).await {
+            Ok(secret) => secret,
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
+            Err(error) => return Err(Error::api("get", &self.object, &error)),
         };
-        if is_managed_by_cert_manager(&secret) {
-            return Err(ManagerError::Foreign { object: self.object.clone() });
+        // cert-manager would restore its own pair, and the two would replace each other's without end.
+        if secret.metadata.annotations.iter().flatten().any(|(key, _)| key.starts_with("cert-manager.io/")) {
+            return Err(Error::new(format!(
+                "{} belongs to cert-manager, so it is not changed; mount it and give its files to the webhook, or name \
+                 another Secret",
+                self.object
+            )));
         }
         let data = decode(&secret);
-        Ok(SecretRead { stored: Some(StoredSecret { secret, data }), server_time })
+        Ok(Some(StoredSecret { secret, data }))
     }
 
-    /// Creates the Secret, or replaces the one that was read.
+    /// Creates the Secret, or replaces the one that was read. If another writer was first, returns the API server's
+    /// response.
     pub(crate) async fn write(
-        &self,
+        &mut self,
         stored: Option<StoredSecret>,
         data: &SecretData,
-    ) -> Result<WriteOutcome, ManagerError> {
+    ) -> Result<Result<(), String>, Error> {
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         let (verb, secret) = match stored {
             None => ("create", encode(self.blank(), data)),
             // Labels, other annotations, type and other keys are preserved, as is the resource version.
             Some(stored) => ("update", encode(stored.secret, data)),
         };
-        let failed = |error: Error| self.failed(verb, &error);
-        let body = serde_json::to_vec(&secret).map_err(|error| failed(Error::SerdeError(error)))?;
+        let body = serde_json::to_vec(&secret)
+            .map_err(|error| Error::api(verb, &self.object, &kube::Error::SerdeError(error)))?;
         let request = Request::new(self.api.resource_url());
         let request = match verb {
             "create" => request.create(&params, body),
             _ => request.replace(&self.name, &params, body),
         };
-        match self.send(request).await.map_err(failed)?.0 {
-            Ok(_) => Ok(WriteOutcome::Stored),
-            Err(status) if status.is_conflict() || status.is_already_exists() => {
-                Ok(WriteOutcome::Conflict(status.message.clone()))
+        match self.send::<Secret>(request).await {
+            Ok(_) => Ok(Ok(())),
+            // 404 means deleted between read and replace. On create, it is about the namespace, and an error.
+            Err(kube::Error::Api(status))
+                if is_conflict(&status) && !(verb == "create" && status.is_not_found()) =>
+            {
+                Ok(Err(status.message))
             }
-            // Deleted between read and replace. On create, 404 is about the namespace, and an error.
-            Err(status) if verb == "update" && status.is_not_found() => {
-                Ok(WriteOutcome::Conflict(status.message.clone()))
-            }
-            Err(status) => Err(failed(Error::Api(status))),
+            Err(error) => Err(Error::api(verb, &self.object, &error)),
         }
     }
 
     /// kube's own calls don't return the `Date` header, and they log a response that can't be parsed, with its keys.
-    #[allow(clippy::type_complexity)]
-    async fn send(
-        &self,
+    async fn send<T: serde::de::DeserializeOwned>(
+        &mut self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-    ) -> Result<(Result<Vec<u8>, Box<Status>>, Option<SystemTime>), Error> {
-        let request = request.map_err(Error::BuildRequest)?;
+    ) -> Result<T, kube::Error> {
+        let request = request.map_err(kube::Error::BuildRequest)?;
         let response = self.client.send(request.map(Body::from)).await?;
-        let server_time = response.headers().get("date").and_then(|date| parse_http_date(date.as_bytes()));
+        let date = response.headers().get("date").and_then(|date| date.to_str().ok());
+        let date = date.and_then(|date| rfc2822::parse(date).ok());
+        self.server_time = date.map(|date| date.timestamp().into());
         let code = response.status();
-        let body = response.into_body().collect_bytes().await?.to_vec();
+        let body = response.into_body().collect_bytes().await?;
         if code.is_success() {
-            return Ok((Ok(body), server_time));
+            return serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
         }
-        let unknown = || Status::failure("no reason given", "Unknown").with_code(code.as_u16());
-        let status = serde_json::from_slice(&body).unwrap_or_else(|_| unknown());
-        Ok((Err(Box::new(status)), server_time))
+        let unknown = |_| Status::failure("no reason given", "Unknown").with_code(code.as_u16());
+        Err(kube::Error::Api(Box::new(serde_json::from_slice(&body).unwrap_or_else(unknown))))
     }
 
     fn blank(&self) -> Secret {
@@ -151,10 +147,6 @@ impl SecretStore {
             ..Secret::default()
         }
     }
-
-    fn failed(&self, verb: &'static str, error: &Error) -> ManagerError {
-        ManagerError::api(Source::Secret, verb, &self.object, error)
-    }
 }
 
 fn decode(secret: &Secret) -> SecretData {
@@ -162,25 +154,20 @@ fn decode(secret: &Secret) -> SecretData {
         let bytes = secret.data.as_ref().and_then(|data| data.get(key));
         bytes.map(|bytes| bytes.0.clone()).unwrap_or_default()
     };
-    let pair = |name: &str| StoredPair {
-        certificate: part(&format!("{name}.crt")),
-        key: part(&format!("{name}.key")),
-    };
-    let annotation = |key: &str| {
-        let annotations = secret.metadata.annotations.as_ref();
-        annotations.and_then(|annotations| annotations.get(key)).map(String::as_str)
-    };
-    let words = |key: &str| annotation(key).unwrap_or_default().split_ascii_whitespace();
+    let pair =
+        |name: &str| PemPair { certificate: part(&format!("{name}.crt")), key: part(&format!("{name}.key")) };
+    let annotation = |key: &str| secret.metadata.annotations.as_ref()?.get(key);
+    let words = |key: &str| annotation(key).into_iter().flat_map(|text| text.split_ascii_whitespace());
     let trusted_until: HashMap<CaId, SystemTime> = words(TRUSTED_UNTIL)
         .filter_map(|entry| {
             let (id, time) = entry.split_once('=')?;
-            Some((CaId::parse(id)?, parse_rfc3339(time)?))
+            Some((CaId::parse(id)?, time.parse::<Timestamp>().ok()?.into()))
         })
         .collect();
     let previous = CertificateDer::pem_slice_iter(&part(PREVIOUS_CAS))
-        .filter_map(|certificate| CaCertificate::from_der(&certificate.ok()?))
+        .filter_map(|certificate| Certificate::ca_from_der(&certificate.ok()?))
         .map(|certificate| PreviousCa {
-            trusted_until: trusted_until.get(certificate.id()).copied(),
+            trusted_until: trusted_until.get(&certificate.id).copied(),
             certificate,
         })
         .collect();
@@ -189,13 +176,13 @@ fn decode(secret: &Secret) -> SecretData {
         leaf: pair("tls"),
         next_ca: pair("next-ca"),
         previous,
-        request: annotation(ROTATE).map(RotationRequest::parse),
+        request: annotation(ROTATE).and_then(|request| request.trim().parse().ok()),
         retired: words(RETIRED).filter_map(CaId::parse).collect(),
     }
 }
 
 fn encode(mut secret: Secret, data: &SecretData) -> Secret {
-    let previous: String = data.previous.iter().map(|ca| to_pem(ca.certificate.certificate())).collect();
+    let previous: String = data.previous.iter().map(|ca| ca.certificate.to_pem()).collect();
     let parts = [
         ("ca.crt", &data.ca.certificate),
         ("ca.key", &data.ca.key),
@@ -205,38 +192,27 @@ fn encode(mut secret: Secret, data: &SecretData) -> Secret {
         ("next-ca.key", &data.next_ca.key),
         (PREVIOUS_CAS, &previous.into_bytes()),
     ];
-    let stored = secret.data.get_or_insert_with(BTreeMap::new);
-    for (key, bytes) in parts {
-        if bytes.is_empty() {
-            stored.remove(key);
-        } else {
-            stored.insert(key.to_owned(), ByteString(bytes.clone()));
-        }
-    }
-    let until = |ca: &PreviousCa| {
-        let time = ca.trusted_until.map(rfc3339)?;
-        Some(format!("{}={time}", ca.certificate.id()))
-    };
+    let bytes = parts.map(|(key, part)| (key, (!part.is_empty()).then(|| ByteString(part.clone()))));
+    set(secret.data.get_or_insert_default(), bytes);
+    let until = |ca: &PreviousCa| Some(format!("{}={}", ca.certificate.id, timestamp(ca.trusted_until?)));
     let trusted_until: Vec<String> = data.previous.iter().filter_map(until).collect();
     let retired: Vec<String> = data.retired.iter().map(ToString::to_string).collect();
     let values = [
-        (ROTATE, data.request.as_ref().map(RotationRequest::as_str).unwrap_or_default().to_owned()),
-        (TRUSTED_UNTIL, trusted_until.join(" ")),
-        (RETIRED, retired.join(" ")),
+        (ROTATE, data.request.as_ref().map(ToString::to_string)),
+        (TRUSTED_UNTIL, Some(trusted_until.join(" "))),
+        (RETIRED, Some(retired.join(" "))),
     ];
-    let annotations = secret.metadata.annotations.get_or_insert_with(BTreeMap::new);
-    for (key, value) in values {
-        if value.is_empty() {
-            annotations.remove(key);
-        } else {
-            annotations.insert(key.to_owned(), value);
-        }
-    }
+    let values = values.map(|(key, value)| (key, value.filter(|value| !value.is_empty())));
+    set(secret.metadata.annotations.get_or_insert_default(), values);
     secret
 }
 
-/// cert-manager would restore its own pair, and the two would replace each other's without end.
-fn is_managed_by_cert_manager(secret: &Secret) -> bool {
-    let annotations = secret.metadata.annotations.iter().flatten();
-    annotations.into_iter().any(|(key, _)| key.starts_with("cert-manager.io/"))
+/// Sets these entries, and removes those without a value.
+fn set<T>(map: &mut BTreeMap<String, T>, entries: impl IntoIterator<Item = (&'static str, Option<T>)>) {
+    for (key, value) in entries {
+        match value {
+            Some(value) => map.insert(key.to_owned(), value),
+            None => map.remove(key),
+        };
+    }
 }

@@ -7,6 +7,7 @@
 //! - [`http`]: the HTTP server of every port, with health and metrics.
 //! - [`kube`]: clients of the API server, and messages for its errors.
 //! - [`log_limiter`]: limits for log lines about frequent events.
+//! - [`metrics`]: registration of metrics.
 
 pub mod backoff;
 pub mod config;
@@ -14,4 +15,5 @@ pub mod events;
 pub mod http;
 pub mod kube;
 pub mod log_limiter;
+pub mod metrics;
 pub mod supervisor;

@@ -3,13 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
-use swansong_certs::{
-    Event, FilePair, FileWatcher, MinimumTls, POLL_INTERVAL, Resolver, SystemClock, server_config,
-};
-
+use swansong_certs::{Event, FilePair, FileWatcher, POLL_INTERVAL, Resolver, server_config};
 use swansong_clusterd_client::ADDRESS;
 use swansong_clusterd_client::GrpcClient;
 use swansong_gateway::auth::TokenAuthenticator;
@@ -19,7 +16,7 @@ use swansong_gateway::metrics::Metrics;
 use swansong_gateway::rate_limit::RateLimiter;
 use swansong_runtime::http::{ConnectionMetrics, Limits, Server, Tls, bind};
 use tokio::sync::watch;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::signals::Signals;
 use crate::logging::Logging;
@@ -89,13 +86,13 @@ impl Relay {
         let clusterd = GrpcClient::new(&self.clusterd, self.clusterd_timeout)?;
         let resolver = Resolver::new();
         let mut certificate = FileWatcher::new(
-            FilePair::new(&self.tls_cert, &self.tls_key),
+            FilePair { certificate: self.tls_cert.clone(), key: self.tls_key.clone() },
             Arc::clone(&resolver),
-            Arc::new(SystemClock),
-            Arc::new(log_event),
+            Arc::new(SystemTime::now),
+            Arc::new(Event::log),
         );
         certificate.poll()?;
-        let tls = server_config(resolver, MinimumTls::Tls13, None)?;
+        let tls = server_config(resolver, &[&rustls::version::TLS13])?;
         let client = swansong_runtime::kube::client("swansong-gateway").await.map_err(|problem| {
             anyhow!("the API server has to review the tokens of agents, but {problem}; run in a cluster, or set KUBECONFIG")
         })?;
@@ -146,13 +143,5 @@ impl Relay {
         };
         tokio::join!(serving, stopping);
         failure.map_or(Ok(()), Err)
-    }
-}
-
-fn log_event(event: &Event) {
-    if event.is_failure() {
-        warn!(problem = %event, "certificate");
-    } else {
-        info!(%event, "certificate");
     }
 }

@@ -3,7 +3,6 @@
 mod background;
 mod certificate;
 mod nodes;
-mod observe;
 mod open_files;
 mod reset_config;
 mod rotation;
@@ -18,7 +17,7 @@ use std::time::Duration;
 use anyhow::Context;
 use arc_swap::ArcSwap;
 use prometheus_client::registry::Registry;
-use swansong_certs::{CertificateMetrics, Resolver};
+use swansong_certs::{CertificateMetrics, Observer, Resolver};
 use swansong_runtime::http::Tls;
 use swansong_webhook::config::{Config, ConfigEvent, ConfigWatcher};
 use swansong_webhook::ready_nodes::LastSeen;
@@ -141,14 +140,17 @@ impl Webhook {
         };
         background.start(reset_config.run());
         let resolver = Resolver::new();
-        let observer = observe::certificate(certificate_metrics);
+        let observer: Observer = Arc::new(move |event| {
+            certificate_metrics.observe(event);
+            event.log();
+        });
         let tls = self.certificate.tls(&resolver, &observer, self.reload_interval, &mut background)?;
         let limits = self.limits();
         open_files::raise_limit(limits.connections.saturating_add(limits.handshakes));
         let source =
             self.certificate.start(&resolver, &observer, self.reload_interval, &mut background).await?;
         let first = Arc::clone(&resolver);
-        let ready = async move { drop(first.ready().await) };
+        let ready = async move { first.ready().await };
         let server = Server::bind(Parts {
             listen: self.listen,
             health_listen: self.health_listen,

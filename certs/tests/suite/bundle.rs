@@ -1,12 +1,12 @@
 //! Updates of a `caBundle`.
 
 use swansong_certs::bundle::{observe, updated};
-use swansong_certs::{CaCertificate, CertificateAuthority, IssuedCertificate, PreviousCa, TrustedCas};
+use swansong_certs::{Certificate, PreviousCa, TrustedCas};
 
-use crate::support::{DAY, leaf, start};
+use crate::support::{DAY, IssuedCertificate, create_ca, leaf, start};
 
-fn ca_certificate(issued: &IssuedCertificate) -> CaCertificate {
-    CaCertificate::from_pem("ca.crt", issued.certificate.as_bytes(), start()).unwrap()
+fn ca_certificate(issued: &IssuedCertificate) -> Certificate {
+    Certificate::ca_from_pem("ca.crt", issued.certificate.as_bytes(), start()).unwrap()
 }
 
 fn trusting(current: &IssuedCertificate) -> TrustedCas {
@@ -14,7 +14,7 @@ fn trusting(current: &IssuedCertificate) -> TrustedCas {
 }
 
 fn made(days: u32) -> IssuedCertificate {
-    CertificateAuthority::create(start(), days * DAY).unwrap()
+    create_ca(start(), days * DAY)
 }
 
 fn count(bundle: &str) -> usize {
@@ -66,7 +66,7 @@ fn puts_desired_cas_first_and_removes_retired_ones() {
     let mut cas = trusting(&current);
     cas.next = Some(ca_certificate(&next));
     cas.previous = vec![PreviousCa { certificate: ca_certificate(&past), trusted_until: None }];
-    cas.retired = vec![ca_certificate(&gone).id().clone()];
+    cas.retired = vec![ca_certificate(&gone).id.clone()];
     let order = |parts: &[&IssuedCertificate]| {
         parts.iter().map(|part| part.certificate.replace("\r\n", "\n")).collect::<String>()
     };
@@ -91,11 +91,11 @@ fn observes_cas_in_all_bundles_and_unlisted_ones() {
     let unrelated = made_by_hand();
     let mut cas = trusting(&current);
     cas.next = Some(ca_certificate(&next));
-    cas.retired = vec![ca_certificate(&gone).id().clone()];
+    cas.retired = vec![ca_certificate(&gone).id.clone()];
     let one = format!("{}{}{}", current.certificate, next.certificate, unknown.certificate);
     let two = format!("{}{}{}", gone.certificate, unrelated.certificate, current.certificate);
     let observed = observe([one.as_bytes(), two.as_bytes()], &cas);
-    assert_eq!(observed.in_all, [ca_certificate(&current).id().clone()]);
+    assert_eq!(observed.in_all, [ca_certificate(&current).id.clone()]);
     assert_eq!(observed.unlisted, [ca_certificate(&unknown)]);
 }
 

@@ -5,13 +5,11 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::{HandshakeKind, version};
-use swansong_certs::{
-    ClientCaError, ClientCaWatcher, Event, IssuedCertificate, MinimumTls, Resolver, Source, server_config,
-};
+use rustls::{ALL_VERSIONS, HandshakeKind, version};
+use swansong_certs::{ClientCaWatcher, Event, Resolver, Source};
 
 use crate::handshake::{client, client_identity, connect, echo, pair, ping, pki};
-use crate::support::{Recorder, until};
+use crate::support::{IssuedCertificate, Recorder, until};
 
 fn both(one: &IssuedCertificate, two: &IssuedCertificate) -> String {
     format!("{}{}", one.certificate, two.certificate)
@@ -25,16 +23,14 @@ async fn new_client_cas_apply_to_a_running_server_and_invalidate_session_tickets
     let path = directory.path().join("client-ca.crt");
     fs::write(&path, both(&first, &second)).unwrap();
     let events = Recorder::default();
-    let mut watcher = ClientCaWatcher::open(&path, Arc::new(events.clone())).unwrap();
-    assert_eq!(events.take(), [Event::ClientCaLoaded { cas: 2 }]);
-
     let resolver = Resolver::new();
     resolver.publish(pair(&ca));
-    for (minimum, version) in [(MinimumTls::Tls13, &version::TLS13), (MinimumTls::Tls12, &version::TLS12)] {
+    for (versions, version) in [(&[&version::TLS13][..], &version::TLS13), (ALL_VERSIONS, &version::TLS12)] {
         fs::write(&path, both(&first, &second)).unwrap();
-        watcher.poll().unwrap();
-        let config = server_config(Arc::clone(&resolver), minimum, Some(watcher.verifier())).unwrap();
-        let address = echo(config).await;
+        let mut watcher =
+            ClientCaWatcher::open(&path, Arc::clone(&resolver), versions, events.observer()).unwrap();
+        assert_eq!(events.take(), [Event::ClientCaLoaded { cas: 2 }]);
+        let address = echo(Arc::clone(watcher.config())).await;
         let connector = |client_ca: Option<&IssuedCertificate>| {
             client(&ca, &[version], client_ca.map(client_identity).as_ref())
         };
@@ -51,6 +47,7 @@ async fn new_client_cas_apply_to_a_running_server_and_invalidate_session_tickets
 
         fs::write(&path, both(&second, &third)).unwrap();
         watcher.poll().unwrap();
+        assert_eq!(events.take(), [Event::ClientCaLoaded { cas: 2 }]);
         assert!(!is_accepted(&one).await, "its session ticket is invalid");
         assert!(is_accepted(&two).await && is_accepted(&three).await);
         ping(&mut open).await.unwrap();
@@ -63,12 +60,12 @@ fn an_invalid_file_keeps_the_last_valid_cas_and_is_reported_once() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("client-ca.crt");
     let events = Recorder::default();
-    let error = ClientCaWatcher::open(&path, Arc::new(events.clone())).err().unwrap();
-    assert!(matches!(error, ClientCaError::Read { .. }), "{error}");
+    let error = ClientCaWatcher::open(&path, Resolver::new(), ALL_VERSIONS, events.observer()).err().unwrap();
+    assert!(error.to_string().contains("client-ca.crt can't be read"), "{error}");
     assert!(error.to_string().contains("mount it"), "{error}");
 
     fs::write(&path, &first.certificate).unwrap();
-    let mut watcher = ClientCaWatcher::open(&path, Arc::new(events.clone())).unwrap();
+    let mut watcher = ClientCaWatcher::open(&path, Resolver::new(), ALL_VERSIONS, events.observer()).unwrap();
     events.take();
     let torn = &second.certificate[..second.certificate.len() / 2];
     for bad in
@@ -106,7 +103,9 @@ async fn the_loop_follows_the_link_of_a_mounted_secret() {
     swap("..1", &pki().0);
     symlink("..data/ca.crt", volume.join("ca.crt")).unwrap();
     let events = Recorder::default();
-    let watcher = ClientCaWatcher::open(volume.join("ca.crt"), Arc::new(events.clone())).unwrap();
+    let watcher =
+        ClientCaWatcher::open(volume.join("ca.crt"), Resolver::new(), ALL_VERSIONS, events.observer())
+            .unwrap();
     let running = tokio::spawn(watcher.run(Duration::from_secs(5)));
     for (count, generation) in [(2, "..2"), (3, "..3")] {
         swap(generation, &pki().0);

@@ -3,47 +3,42 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwap;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ProtocolVersion, RootCertStore, ServerConfig, SupportedProtocolVersion, version};
-use swansong_certs::{
-    CertificateAuthority, ClientVerifier, IssuedCertificate, MinimumTls, Pair, PemPair, Resolver, TlsError,
-    server_config,
+use rustls::{
+    ALL_VERSIONS, ClientConfig, ProtocolVersion, RootCertStore, ServerConfig, SupportedProtocolVersion,
+    version,
 };
+use swansong_certs::{CertificateAuthority, ClientCaWatcher, Pair, Resolver, client_cas, server_config};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::support::{DAY, DNS, ca_of};
+use crate::support::{DAY, DNS, IssuedCertificate, Recorder, ca_of, create_ca};
 
 /// The rustls client uses the real clock, and so do these certificates.
 pub(crate) fn pki() -> (IssuedCertificate, CertificateAuthority) {
     let now = SystemTime::now();
-    let made = CertificateAuthority::create(now, 10 * DAY).unwrap();
+    let made = create_ca(now, 10 * DAY);
     let ca = ca_of(&made, now);
     (made, ca)
 }
 
 pub(crate) fn pair(ca: &CertificateAuthority) -> Pair {
     let leaf = ca.issue(&[DNS.to_owned()], SystemTime::now(), DAY).unwrap();
-    let pem = PemPair {
-        certificate_name: "tls.crt",
-        certificate: leaf.certificate.as_bytes(),
-        key_name: "tls.key",
-        key: leaf.key.as_bytes(),
-    };
-    Pair::from_pem(&pem, SystemTime::now()).unwrap()
+    Pair::from_pem(&leaf, "tls.crt", "tls.key", SystemTime::now()).unwrap()
 }
 
 /// Serves an echo with this configuration and returns its address.
-pub(crate) async fn echo(config: Arc<ServerConfig>) -> std::net::SocketAddr {
+pub(crate) async fn echo(config: Arc<ArcSwap<ServerConfig>>) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            let acceptor = TlsAcceptor::from(Arc::clone(&config));
+            let acceptor = TlsAcceptor::from(config.load_full());
             tokio::spawn(async move {
                 let Ok(stream) = acceptor.accept(stream).await else { return };
                 let (mut read, mut write) = tokio::io::split(stream);
@@ -60,7 +55,7 @@ pub(crate) fn client(
     identity: Option<&IssuedCertificate>,
 ) -> TlsConnector {
     let mut roots = RootCertStore::empty();
-    roots.add(ca.ca_certificate().certificate().clone()).unwrap();
+    roots.add(ca.certificate.der.clone()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)
@@ -103,24 +98,24 @@ fn leaf_shown(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {
 async fn new_connections_use_a_new_pair_and_open_ones_continue() {
     let (_, ca) = pki();
     let resolver = Resolver::new();
-    let address = echo(server_config(Arc::clone(&resolver), MinimumTls::Tls13, None).unwrap()).await;
+    let address = echo(server_config(Arc::clone(&resolver), &[&version::TLS13]).unwrap()).await;
 
     let connector = || client(&ca, &[&version::TLS13], None);
     connect(&connector(), address).await.unwrap_err();
 
     let (old, new) = (pair(&ca), pair(&ca));
-    assert_ne!(old.serial(), new.serial());
+    assert_ne!(old.leaf.serial, new.leaf.serial);
     resolver.publish(old.clone());
     let resuming = connector();
     let mut open = connect(&resuming, address).await.unwrap();
     ping(&mut open).await.unwrap();
-    assert_eq!(leaf_shown(&open), old.chain()[0]);
+    assert_eq!(leaf_shown(&open), old.certified.cert[0]);
     assert_eq!(open.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
 
     resolver.publish(new.clone());
     let mut fresh = connect(&connector(), address).await.unwrap();
     ping(&mut fresh).await.unwrap();
-    assert_eq!(leaf_shown(&fresh), new.chain()[0]);
+    assert_eq!(leaf_shown(&fresh), new.certified.cert[0]);
     ping(&mut open).await.unwrap();
 
     // Session tickets from before the change remain valid.
@@ -136,10 +131,10 @@ async fn rejects_tls_1_2_unless_configured() {
     resolver.publish(pair(&ca));
     let old = client(&ca, &[&version::TLS12], None);
 
-    let strict = server_config(Arc::clone(&resolver), MinimumTls::Tls13, None).unwrap();
+    let strict = server_config(Arc::clone(&resolver), &[&version::TLS13]).unwrap();
     connect(&old, echo(strict).await).await.unwrap_err();
 
-    let lenient = server_config(Arc::clone(&resolver), MinimumTls::Tls12, None).unwrap();
+    let lenient = server_config(Arc::clone(&resolver), ALL_VERSIONS).unwrap();
     let mut stream = connect(&old, echo(lenient).await).await.unwrap();
     ping(&mut stream).await.unwrap();
     assert_eq!(stream.get_ref().1.protocol_version(), Some(ProtocolVersion::TLSv1_2));
@@ -167,8 +162,12 @@ async fn accepts_clients_of_each_client_ca_and_no_others() {
     resolver.publish(pair(&ca));
     let (first, second, other) = (pki().0, pki().0, pki().0);
     let pem = format!("{}{}", first.certificate, second.certificate);
-    let clients = ClientVerifier::new("client-ca.crt", pem.as_bytes()).unwrap();
-    let address = echo(server_config(resolver, MinimumTls::Tls13, Some(&clients)).unwrap()).await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("client-ca.crt");
+    std::fs::write(&path, pem).unwrap();
+    let observer = Recorder::default().observer();
+    let clients = ClientCaWatcher::open(path, resolver, &[&version::TLS13], observer).unwrap();
+    let address = echo(Arc::clone(clients.config())).await;
     for (row, client_ca, accepted) in [
         ("the first CA", Some(&first), true),
         ("the second CA", Some(&second), true),
@@ -186,9 +185,8 @@ async fn accepts_clients_of_each_client_ca_and_no_others() {
 
 #[test]
 fn an_empty_file_of_client_cas_is_an_error_with_its_name() {
-    let error = ClientVerifier::new("client-ca.crt", b"").unwrap_err();
-    assert!(matches!(error, TlsError::ClientCas(_)), "{error}");
-    assert!(error.to_string().contains("client-ca.crt"), "{error}");
+    let error = client_cas("client-ca.crt", b"").unwrap_err();
+    assert!(error.to_string().starts_with("client CAs: client-ca.crt holds no certificate"), "{error}");
 }
 
 /// cert-manager's issuers often sign by an intermediate, and clients trust only the root.
@@ -230,11 +228,11 @@ async fn accepts_a_leaf_of_an_intermediate_with_a_key_in_any_format() {
         let mut watcher = swansong_certs::FileWatcher::new(
             swansong_certs::FilePair::in_directory(directory.path()),
             Arc::clone(&resolver),
-            Arc::new(swansong_certs::SystemClock),
+            Arc::new(SystemTime::now),
             Arc::new(|_: &swansong_certs::Event| {}),
         );
         watcher.poll().unwrap();
-        let address = echo(server_config(resolver, MinimumTls::Tls13, None).unwrap()).await;
+        let address = echo(server_config(resolver, &[&version::TLS13]).unwrap()).await;
         let mut stream = connect(&client(&trusted, &[&version::TLS13], None), address).await.unwrap();
         ping(&mut stream).await.unwrap();
         assert_eq!(stream.get_ref().1.peer_certificates().unwrap().len(), 2, "{format}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 use k8s_openapi::ByteString;
 use serde_json::json;
-use swansong_certs::{Event, ManagerError, SETTLE_TIME, Source};
+use swansong_certs::{Event, Source};
 
 use crate::replica::{CONFIGURATION, Replica, SECRET, api_server, bundles, is_trusted, store, stored};
 use crate::support::{DAY, fresh, settings, start, until};
@@ -32,7 +32,7 @@ async fn the_first_round_creates_everything_and_the_second_one_changes_nothing()
                 Event::CasChanged { trusted: 1, next_pending: false, .. },
                 Event::CaBundleUpdated { webhooks, .. },
                 Event::Loaded { .. },
-            ] if webhooks.len() == 2
+            ] if webhooks.split(", ").count() == 2
         ),
         "{events:?}"
     );
@@ -145,7 +145,7 @@ async fn a_new_leaf_waits_for_its_ca_in_the_bundle_and_for_the_settle_time() {
     replica.manager.reconcile().await.unwrap();
     assert_eq!(replica.serial(), serial);
     let second = Duration::from_secs(1);
-    tokio::time::advance(SETTLE_TIME.saturating_sub(second)).await;
+    tokio::time::advance(settings().settle_time.saturating_sub(second)).await;
     replica.manager.reconcile().await.unwrap();
     assert_eq!(replica.serial(), serial, "the API servers may not know it yet");
     let waiting = replica.events.count(|event| matches!(event, Event::WaitingForCaBundle { .. }));
@@ -204,7 +204,7 @@ async fn errors_say_what_to_do() {
 
     api.delete(CONFIGURATION);
     let error = replica.manager.reconcile().await.unwrap_err();
-    assert!(matches!(error, ManagerError::NoConfiguration { .. }), "{error}");
+    assert!(error.to_string().contains("MutatingWebhookConfiguration swansong doesn't exist"), "{error}");
     assert!(error.to_string().contains("apply the manifests"), "{error}");
     assert!(replica.resolver.current().is_some(), "served in any case");
     let events = replica.events.take();
@@ -223,7 +223,7 @@ async fn does_not_change_a_secret_of_cert_manager() {
         }),
     );
     let error = Replica::new(&api).manager.reconcile().await.unwrap_err();
-    assert!(matches!(error, ManagerError::Foreign { .. }), "{error}");
+    assert!(error.to_string().contains("belongs to cert-manager"), "{error}");
     assert!(api.take_requests().iter().all(|line| line.starts_with("GET")));
 }
 
@@ -232,7 +232,7 @@ async fn repeated_conflicts_end_the_round() {
     let api = api_server();
     api.fail(&Method::POST, 409, 100);
     let error = Replica::new(&api).manager.reconcile().await.unwrap_err();
-    assert!(matches!(error, ManagerError::Conflict { attempts: 5, .. }), "{error}");
+    assert!(error.to_string().contains("changed during each of 5 attempts"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

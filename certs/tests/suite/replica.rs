@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
-use swansong_certs::{ManagedObjects, Manager, Resolver, SecretData, Settings, StoredPair};
+use swansong_certs::{ManagedObjects, Manager, PemPair, Resolver, SecretData, Settings};
 use swansong_fake_apiserver::{FakeApiServer, Lifetime};
 
 use crate::support::{Recorder, TestClock, settings};
@@ -63,14 +63,14 @@ impl Replica {
             &objects,
             settings,
             Arc::clone(&resolver),
-            Arc::new(clock.clone()),
-            Arc::new(events.clone()),
+            clock.as_clock(),
+            events.observer(),
         );
         Self { manager, resolver, events, clock, lifetime }
     }
 
     pub(crate) fn serial(&self) -> String {
-        self.resolver.current().unwrap().serial().to_owned()
+        self.resolver.current().unwrap().leaf.serial.clone()
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn bytes(value: &Value) -> Vec<u8> {
 /// The pairs of the Secret.
 pub(crate) fn stored(api: &FakeApiServer) -> SecretData {
     let secret = api.get(SECRET).unwrap();
-    let pair = |name: &str| StoredPair {
+    let pair = |name: &str| PemPair {
         certificate: bytes(&secret["data"][format!("{name}.crt")]),
         key: bytes(&secret["data"][format!("{name}.key")]),
     };

@@ -14,7 +14,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::ParsedCertificate;
 use serde_json::json;
-use swansong_certs::{Clock, Event, MAX_PREVIOUS, Pair, ROTATE, Settings, TRUSTED_UNTIL};
+use swansong_certs::{Event, MAX_PREVIOUS, Pair, ROTATE, Settings, TRUSTED_UNTIL};
 use swansong_fake_apiserver::FakeApiServer;
 use tokio::time::{Instant, advance, timeout};
 
@@ -168,11 +168,11 @@ impl Simulation {
                 member.excused = false;
                 continue;
             }
-            let has_expired = pair.not_after() < self.time.now();
+            let has_expired = pair.leaf.not_after < self.time.now();
             assert!(
                 member.excused || any_dropped || has_expired || now < self.reset_until,
                 "{} isn't trusted",
-                pair.serial()
+                pair.leaf.serial
             );
         }
     }
@@ -295,10 +295,10 @@ pub(crate) fn trusts(bundle: &[u8], pair: &Pair) -> bool {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok));
     // Expiry is checked elsewhere.
-    let time = pair.not_before() + Duration::from_secs(1);
+    let time = pair.leaf.not_before + Duration::from_secs(1);
     let time = time.duration_since(std::time::UNIX_EPOCH).unwrap();
     let algorithms = default_provider().signature_verification_algorithms.all;
-    let leaf = ParsedCertificate::try_from(&pair.chain()[0]).unwrap();
+    let leaf = ParsedCertificate::try_from(&pair.certified.cert[0]).unwrap();
     verify_server_cert_signed_by_trust_anchor(
         &leaf,
         &roots,

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use swansong_certs::{
-    CertificateAuthority, Clock, Decision, Event, IssuedCertificate, Observer, Outcome, Pair, PemPair,
-    SecretData, SecretUpdate, Settings, apply, decide,
+    CertificateAuthority, Clock, Decision, Event, Observer, Pair, PemPair, SecretData, SecretUpdate,
+    Settings, apply, decide,
 };
 
 pub(crate) const DAY: Duration = Duration::from_hours(24);
@@ -33,14 +33,17 @@ impl TestClock {
         *self.0.lock().unwrap() = time;
     }
 
+    pub(crate) fn now(&self) -> SystemTime {
+        *self.0.lock().unwrap()
+    }
+
+    pub(crate) fn as_clock(&self) -> Clock {
+        let clock = self.clone();
+        Arc::new(move || clock.now())
+    }
+
     pub(crate) fn pass(&self, time: Duration) {
         *self.0.lock().unwrap() += time;
-    }
-}
-
-impl Clock for TestClock {
-    fn now(&self) -> SystemTime {
-        *self.0.lock().unwrap()
     }
 }
 
@@ -52,25 +55,36 @@ impl Recorder {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
+    pub(crate) fn observer(&self) -> Observer {
+        let events = Arc::clone(&self.0);
+        Arc::new(move |event| events.lock().unwrap().push(event.clone()))
+    }
+
     pub(crate) fn count(&self, is_counted: impl Fn(&Event) -> bool) -> usize {
         self.0.lock().unwrap().iter().filter(|event| is_counted(event)).count()
     }
 }
 
-impl Observer for Recorder {
-    fn observe(&self, event: &Event) {
-        self.0.lock().unwrap().push(event.clone());
+/// A new certificate and its key as text.
+pub(crate) struct IssuedCertificate {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+impl From<PemPair> for IssuedCertificate {
+    fn from(pem: PemPair) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { certificate: text(pem.certificate), key: text(pem.key) }
     }
 }
 
+pub(crate) fn create_ca(now: SystemTime, validity: Duration) -> IssuedCertificate {
+    CertificateAuthority::create(now, validity).unwrap().into()
+}
+
 pub(crate) fn ca_of(issued: &IssuedCertificate, now: SystemTime) -> CertificateAuthority {
-    let pem = PemPair {
-        certificate_name: "ca.crt",
-        certificate: issued.certificate.as_bytes(),
-        key_name: "ca.key",
-        key: issued.key.as_bytes(),
-    };
-    CertificateAuthority::from_pem(&pem, now).unwrap()
+    let pem = PemPair { certificate: issued.certificate.clone().into(), key: issued.key.clone().into() };
+    CertificateAuthority::from_pem(&pem, "ca.crt", "ca.key", now).unwrap()
 }
 
 /// A leaf for [`DNS`] of a new CA.
@@ -79,16 +93,17 @@ pub(crate) fn leaf() -> IssuedCertificate {
 }
 
 pub(crate) fn leaf_until(validity: Duration) -> IssuedCertificate {
-    let ca = ca_of(&CertificateAuthority::create(start(), 3650 * DAY).unwrap(), start());
-    ca.issue(&[DNS.to_owned()], start(), validity).unwrap()
+    let ca = ca_of(&create_ca(start(), 3650 * DAY), start());
+    ca.issue(&[DNS.to_owned()], start(), validity).unwrap().into()
 }
 
 pub(crate) fn pair_of(
     certificate: &[u8],
     key: &[u8],
     now: SystemTime,
-) -> Result<Pair, swansong_certs::PairError> {
-    Pair::from_pem(&PemPair { certificate_name: "tls.crt", certificate, key_name: "tls.key", key }, now)
+) -> Result<Pair, swansong_certs::Error> {
+    let pem = PemPair { certificate: certificate.to_vec(), key: key.to_vec() };
+    Pair::from_pem(&pem, "tls.crt", "tls.key", now)
 }
 
 /// The content that the first replica stores.
@@ -102,10 +117,8 @@ pub(crate) fn apply_changed(
     now: SystemTime,
     settings: &Settings,
 ) -> SecretUpdate {
-    match apply(decision, NAME, stored, now, settings).unwrap() {
-        Outcome::Changed(update) => *update,
-        Outcome::Unchanged(_) => panic!("unchanged"),
-    }
+    assert!(!matches!(decision, Decision::Keep(_)), "unchanged");
+    apply(decision, NAME, stored, now, settings).unwrap()
 }
 
 /// Lets other tasks run until the condition holds, in tokio's paused time.

@@ -4,12 +4,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -36,8 +38,8 @@ const HANDSHAKE_TIMEOUT_UNDER_LOAD: Duration = Duration::from_secs(2);
 /// How a [`Server`] does TLS.
 #[derive(Debug, Clone)]
 pub struct Tls {
-    /// Certificate and versions.
-    pub config: Arc<rustls::ServerConfig>,
+    /// Certificate and versions for new connections.
+    pub config: Arc<ArcSwap<ServerConfig>>,
     /// Advice for the log when a client speaks only older versions, as a flag that admits them.
     pub version_advice: &'static str,
 }
@@ -66,7 +68,6 @@ impl Server {
         http.header_read_timeout(None).max_buf_size(BUFFER);
         let limiter = ConnectionLimiter::new(&limits);
         let version_log = LogLimiter::new(1, Duration::from_mins(1));
-        let tls = tls.map(|tls| (TlsAcceptor::from(tls.config), tls.version_advice));
         let shared = Arc::new(Shared { tls, http, router, limiter, limits, metrics, version_log });
         let graceful = GracefulShutdown::new();
         let pending = Arc::new(Semaphore::new(limits.pending));
@@ -124,7 +125,7 @@ fn is_by_peer(error: &io::Error) -> bool {
 }
 
 struct Shared {
-    tls: Option<(TlsAcceptor, &'static str)>,
+    tls: Option<Tls>,
     http: http1::Builder,
     router: Router,
     limiter: ConnectionLimiter,
@@ -147,26 +148,20 @@ impl PendingConnection {
         self.shared.metrics.accepted.inc();
         match &self.shared.tls {
             None => self.serve_http(stream).await,
-            Some((acceptor, advice)) => {
-                if let Some(stream) = self.handshake(acceptor, advice, stream, is_loaded).await {
+            Some(tls) => {
+                if let Some(stream) = self.handshake(tls, stream, is_loaded).await {
                     self.serve_http(stream).await;
                 }
             }
         }
     }
 
-    async fn handshake(
-        &self,
-        acceptor: &TlsAcceptor,
-        advice: &&'static str,
-        stream: TcpStream,
-        is_loaded: bool,
-    ) -> Option<TlsStream<TcpStream>> {
+    async fn handshake(&self, tls: &Tls, stream: TcpStream, is_loaded: bool) -> Option<TlsStream<TcpStream>> {
         let Shared { limits, metrics, version_log, .. } = &*self.shared;
         let limit = limits.timeouts.handshake;
         let limit = if is_loaded { limit.min(HANDSHAKE_TIMEOUT_UNDER_LOAD) } else { limit };
         let _in_progress = GaugeGuard::new(&metrics.handshakes);
-        let error = match timeout(limit, acceptor.accept(stream)).await {
+        let error = match timeout(limit, TlsAcceptor::from(tls.config.load_full()).accept(stream)).await {
             Ok(Ok(stream)) => return Some(stream),
             Ok(Err(error)) => error,
             Err(_) => {
@@ -180,7 +175,7 @@ impl PendingConnection {
         if cause == HandshakeFailure::TlsVersion
             && let Some(suppressed) = version_log.admit()
         {
-            let (peer, advice) = (self.peer, *advice);
+            let (peer, advice) = (self.peer, tls.version_advice);
             warn!(%peer, %error, advice, suppressed, "client rejected, it supports TLS 1.2 at most");
         } else {
             debug!(peer = %self.peer, %error, "TLS handshake failed");

@@ -3,13 +3,15 @@
 use std::env;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
-use rustls::ServerConfig;
+use arc_swap::ArcSwap;
+use rustls::version::TLS13;
+use rustls::{ALL_VERSIONS, ServerConfig, SupportedProtocolVersion};
 use swansong_certs::{
-    ClientCaWatcher, FilePair, FileWatcher, ManagedObjects, Manager, MinimumTls, Observer, Resolver,
-    SystemClock, server_config, service_names,
+    ClientCaWatcher, FilePair, FileWatcher, ManagedObjects, Manager, Observer, Resolver, server_config,
+    service_names,
 };
 
 use super::USER_AGENT;
@@ -63,20 +65,20 @@ impl Certificate {
     pub(super) fn tls(
         &self,
         resolver: &Arc<Resolver>,
-        observer: &Arc<dyn Observer>,
+        observer: &Observer,
         reload_interval: Duration,
         background: &mut Background,
-    ) -> anyhow::Result<Arc<ServerConfig>> {
-        let minimum = match self.tls_min_version {
-            TlsVersion::Tls13 => MinimumTls::Tls13,
-            TlsVersion::Tls12 => MinimumTls::Tls12,
+    ) -> anyhow::Result<Arc<ArcSwap<ServerConfig>>> {
+        let versions: &[&SupportedProtocolVersion] = match self.tls_min_version {
+            TlsVersion::Tls13 => &[&TLS13],
+            TlsVersion::Tls12 => ALL_VERSIONS,
         };
         let resolver = Arc::clone(resolver);
         let Some(path) = &self.client_ca else {
-            return Ok(server_config(resolver, minimum, None)?);
+            return Ok(server_config(resolver, versions)?);
         };
-        let watcher = ClientCaWatcher::open(path, Arc::clone(observer))?;
-        let config = server_config(resolver, minimum, Some(watcher.verifier()))?;
+        let watcher = ClientCaWatcher::open(path, resolver, versions, Arc::clone(observer))?;
+        let config = Arc::clone(watcher.config());
         background.start(watcher.run(reload_interval));
         Ok(config)
     }
@@ -85,14 +87,14 @@ impl Certificate {
     pub(super) async fn start(
         &self,
         resolver: &Arc<Resolver>,
-        observer: &Arc<dyn Observer>,
+        observer: &Observer,
         reload_interval: Duration,
         background: &mut Background,
     ) -> anyhow::Result<&'static str> {
         let (resolver, observer) = (Arc::clone(resolver), Arc::clone(observer));
-        let clock = Arc::new(SystemClock);
+        let clock = Arc::new(SystemTime::now);
         if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
-            let files = FilePair::new(certificate, key);
+            let files = FilePair { certificate: certificate.clone(), key: key.clone() };
             let mut watcher = FileWatcher::new(files, resolver, clock, observer);
             watcher.poll()?;
             background.start(watcher.run(reload_interval));

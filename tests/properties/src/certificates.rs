@@ -1,9 +1,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use swansong_certs::{
-    CA_VALIDITY, CaCertificate, CertificateAuthority, ClientVerifier, Pair, PemPair, TrustedCas, bundle,
-};
+use swansong_certs::{Certificate, CertificateAuthority, Pair, PemPair, TrustedCas, bundle, client_cas};
 
 /// Between certificate and key in an input.
 const SEPARATOR: &[u8] = b"====\n";
@@ -14,16 +12,16 @@ pub fn pem(input: &[u8]) {
     let at = input.windows(SEPARATOR.len()).position(|window| window == SEPARATOR);
     let (certificate, key) = at.map_or((input, input), |at| (&input[..at], &input[at + SEPARATOR.len()..]));
     let now = now();
-    let names = PemPair { certificate_name: "tls.crt", certificate, key_name: "tls.key", key };
-    match Pair::from_pem(&names, now) {
-        Ok(pair) => assert!(!pair.chain().is_empty() && !pair.serial().is_empty()),
+    let pem = PemPair { certificate: certificate.to_vec(), key: key.to_vec() };
+    match Pair::from_pem(&pem, "tls.crt", "tls.key", now) {
+        Ok(pair) => assert!(!pair.certified.cert.is_empty() && !pair.leaf.serial.is_empty()),
         Err(error) => assert_has_no_key(&error.to_string(), key),
     }
-    if let Err(error) = CertificateAuthority::from_pem(&names, now) {
+    if let Err(error) = CertificateAuthority::from_pem(&pem, "tls.crt", "tls.key", now) {
         assert_has_no_key(&error.to_string(), key);
     }
 
-    if let Err(error) = ClientVerifier::new("ca.crt", certificate) {
+    if let Err(error) = client_cas("ca.crt", certificate) {
         assert_has_no_key(&error.to_string(), key);
     }
 
@@ -51,8 +49,8 @@ fn assert_has_no_key(error: &str, key: &[u8]) {
 fn trusted_cas() -> &'static TrustedCas {
     static CAS: OnceLock<Arc<TrustedCas>> = OnceLock::new();
     CAS.get_or_init(|| {
-        let issued = CertificateAuthority::create(now(), CA_VALIDITY).expect("a CA");
-        let current = CaCertificate::from_pem("ca.crt", issued.certificate.as_bytes(), now()).expect("valid");
+        let issued = CertificateAuthority::create(now(), Duration::from_hours(24)).expect("a CA");
+        let current = Certificate::ca_from_pem("ca.crt", &issued.certificate, now()).expect("valid");
         Arc::new(TrustedCas { current, next: None, previous: Vec::new(), retired: Vec::new() })
     })
 }
@@ -67,15 +65,8 @@ mod tests {
             let path = format!("{}/../fuzz/seeds/pem/{seed}", env!("CARGO_MANIFEST_DIR"));
             let text = std::fs::read_to_string(path).expect("a seed");
             let (certificate, key) = text.split_once("====\n").expect("two parts");
-            let pair = Pair::from_pem(
-                &PemPair {
-                    certificate_name: "tls.crt",
-                    certificate: certificate.as_bytes(),
-                    key_name: "tls.key",
-                    key: key.as_bytes(),
-                },
-                now(),
-            );
+            let pem = PemPair { certificate: certificate.into(), key: key.into() };
+            let pair = Pair::from_pem(&pem, "tls.crt", "tls.key", now());
             assert!(pair.is_ok(), "{seed}: {:?}", pair.err());
         }
     }

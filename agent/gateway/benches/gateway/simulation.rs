@@ -248,7 +248,7 @@ impl Site {
         tasks.spawn(async move { match sending.run(client, limiter).await {} });
         let server = Server {
             listener,
-            tls: Some(Tls { config: tls, version_advice: "" }),
+            tls: Some(Tls { config: Arc::new(tls.into()), version_advice: "" }),
             router: routes,
             limits: swansong_gateway::LIMITS,
             metrics: ConnectionMetrics::default(),
