@@ -72,7 +72,7 @@ impl ResetConfig {
         if !self.options.mode.is_enabled() {
             return pending().await;
         }
-        self.metrics.set_enabled();
+        self.metrics.enabled.set(1);
         let mut backoff = Backoff::new(RESTART);
         loop {
             let started = Instant::now();
@@ -93,7 +93,7 @@ impl ResetConfig {
                 Some(Err(panic)) => panic.to_string(),
                 None => "it was not spawned".to_owned(),
             };
-            self.metrics.restarted();
+            self.metrics.restarts.inc();
             if started.elapsed() > RESTART.max {
                 backoff.reset();
             }

@@ -8,7 +8,7 @@ use kube::core::metadata::ObjectMeta;
 use serde_json::json;
 use swansong_clusterd::reset_config::{self, LABEL, NAME_PREFIX, State, Unusable};
 
-use crate::job::{Job, JobKind};
+use crate::job::Job;
 
 /// Shows users which component created the ConfigMap.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "swansong");
@@ -28,6 +28,7 @@ pub fn new(job: &Job<'_>) -> ConfigMap {
     let data = reset_config::initial();
     let last_applied =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"labels": labels}, "data": data});
+    let resource = job.kind.resource();
     ConfigMap {
         metadata: ObjectMeta {
             name: Some(reset_config::name_for(job.name())),
@@ -35,8 +36,8 @@ pub fn new(job: &Job<'_>) -> ConfigMap {
             labels: Some(labels),
             annotations: Some(BTreeMap::from([(LAST_APPLIED.to_owned(), last_applied.to_string())])),
             owner_references: Some(vec![OwnerReference {
-                api_version: job.kind.api_version().to_owned(),
-                kind: job.kind.kind().to_owned(),
+                api_version: resource.api_version,
+                kind: resource.kind,
                 name: job.name().to_owned(),
                 uid: job.uid().to_owned(),
                 // The job's own controller must not adopt it, and a foreground deletion of the job must not wait for it.
@@ -66,8 +67,10 @@ pub enum Found {
 pub fn check(config_map: Option<&ConfigMap>, job: &Job<'_>) -> Found {
     let Some(found) = config_map else { return Found::Missing };
     let owners = found.metadata.owner_references.as_deref().unwrap_or_default();
+    let resource = job.kind.resource();
     let is_namesake = |owner: &OwnerReference| {
-        owner.kind == job.kind.kind() && owner.name == job.name() && is_same_group(owner, job.kind)
+        let group = owner.api_version.split_once('/').map(|(group, _)| group);
+        owner.kind == resource.kind && owner.name == job.name() && group == Some(&resource.group)
     };
     // The garbage collector keeps an object as long as one of its owners exists.
     let is_of_earlier_job =
@@ -88,16 +91,12 @@ pub fn is_labelled(config_map: &ConfigMap) -> bool {
     labels.and_then(|labels| labels.get(LABEL.0)).is_some_and(|value| value == LABEL.1)
 }
 
-fn is_same_group(owner: &OwnerReference, kind: JobKind) -> bool {
-    let group = |api_version: &str| api_version.split_once('/').map(|(group, _)| group.to_owned());
-    group(&owner.api_version) == group(kind.api_version())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::job::JobKind;
 
     fn metadata() -> ObjectMeta {
         let metadata = json!({"name": "llama", "namespace": "ns", "uid": "u-1"});

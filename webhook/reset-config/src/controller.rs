@@ -22,9 +22,9 @@ use swansong_runtime::kube::causes;
 use tracing::{info, warn};
 
 use crate::config_map::job_name;
-use crate::decide::{Policy, skip_reason};
+use crate::decide::{Policy, needs_config_map};
 use crate::job::{Job, JobKind, JobMetadata, prune};
-use crate::metrics::{Metrics, Operation, WatchedKind};
+use crate::metrics::{CONFIG_MAP, Metrics, Operation};
 use crate::reconcile::{Context, on_error, reconcile};
 
 /// Objects per page of a list, which bounds the memory that it takes.
@@ -117,10 +117,11 @@ fn new_jobs(
     context: Arc<Context>,
 ) -> impl Stream<Item = watcher::Result<JobMetadata>> {
     let jobs = Api::all_with(client, &context.kind.resource());
-    let mut report = WatchReport::new(context.kind.into(), context.metrics.clone());
+    let mut report =
+        WatchReport { kind: context.kind.into(), metrics: context.metrics.clone(), problem: None };
     let (kind, triggers) = (context.kind, context.policy.triggers.clone());
     let is_needed = move |job: &JobMetadata| {
-        skip_reason(&Job { kind, metadata: &job.metadata, is_finished: false }, &triggers).is_none()
+        needs_config_map(&Job { kind, metadata: &job.metadata, is_finished: false }, &triggers)
     };
     let store = writer.as_reader();
     watcher(jobs, watch_config())
@@ -163,7 +164,7 @@ fn config_maps(
     metrics: Metrics,
 ) -> impl Stream<Item = watcher::Result<Event<PartialObjectMeta<ConfigMap>>>> {
     let labelled = watch_config().labels(&format!("{}={}", LABEL.0, LABEL.1));
-    let mut report = WatchReport::new(WatchedKind::ConfigMap, metrics);
+    let mut report = WatchReport { kind: CONFIG_MAP, metrics, problem: None };
     watcher(Api::all(client), labelled)
         .backoff(WatchBackoff::new(WATCH_BACKOFF))
         .inspect(move |event| report.observe(event))
@@ -207,23 +208,19 @@ impl Jobs {
 
 /// Logs and counts what a watch reports of itself.
 struct WatchReport {
-    kind: WatchedKind,
+    kind: &'static str,
     metrics: Metrics,
     /// The error logged last; a watch is retried forever.
     problem: Option<String>,
 }
 
 impl WatchReport {
-    const fn new(kind: WatchedKind, metrics: Metrics) -> Self {
-        Self { kind, metrics, problem: None }
-    }
-
     fn observe<K>(&mut self, event: &watcher::Result<Event<K>>) {
         match event {
             Ok(Event::InitDone) => {
                 self.problem = None;
                 self.metrics.set_watching(self.kind, true);
-                info!(kind = %self.kind, "watching");
+                info!(kind = self.kind, "watching");
             }
             Ok(_) => {}
             // The watch is too old; a new list follows.
@@ -249,9 +246,9 @@ impl WatchReport {
             return;
         }
         if is_undefined {
-            info!(kind = %self.kind, "the cluster doesn't define this kind; checking again later");
+            info!(kind = self.kind, "the cluster doesn't define this kind; checking again later");
         } else {
-            warn!(kind = %self.kind, problem, "watch failed");
+            warn!(kind = self.kind, problem, "watch failed");
         }
         self.problem = Some(problem);
     }

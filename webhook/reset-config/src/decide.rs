@@ -1,10 +1,10 @@
 //! What to do about a job's ConfigMap.
 
-use std::fmt;
 use std::time::Duration;
 
+use swansong_api::annotations::{INJECT, RECOVER_STRATEGY};
 use swansong_api::strategy::Strategies;
-use swansong_clusterd::reset_config::{Unusable, name_for};
+use swansong_clusterd::reset_config::name_for;
 
 use crate::config_map::Found;
 use crate::job::Job;
@@ -22,15 +22,6 @@ pub struct Policy {
     pub grace_period: Duration,
 }
 
-/// The state of a job's namespace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct NamespaceState {
-    /// The namespace is being deleted.
-    pub is_terminating: bool,
-    /// The namespace has the label `swansong.dev/inject: "false"`.
-    pub is_opted_out: bool,
-}
-
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
@@ -40,110 +31,59 @@ pub enum Decision {
     Keep,
     /// Wait until the existing one is deleted.
     AwaitDeletion,
-    /// Nothing: the job needs none.
-    Skip(SkipReason),
-    /// Report a problem that a user has to solve.
-    Report(Problem),
-}
-
-/// Why a job needs no ConfigMap.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SkipReason {
-    /// The job asks for no strategy that requires it.
-    NotRequested,
-    /// The job has the annotation `swansong.dev/inject: "false"`.
-    JobOptedOut,
-    /// The job is being deleted. A ConfigMap created now might outlive it.
-    JobTerminating,
-    JobFinished,
-    /// The namespace has the label `swansong.dev/inject: "false"`.
-    NamespaceOptedOut,
-    /// The namespace is being deleted.
-    NamespaceTerminating,
-}
-
-/// A problem that the controller doesn't solve. `Display` is the message of the Event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Problem {
-    /// ClusterD can't use the existing ConfigMap. The controller doesn't overwrite it, since ClusterD, the device plugin
-    /// or a user may be in the middle of writing it.
-    Unusable {
-        /// Name of the ConfigMap.
-        name: String,
-        /// Why ClusterD can't use it.
-        why: Unusable,
-    },
-    /// The name that ClusterD requires is too long for a ConfigMap.
-    NameTooLong {
-        /// Length of the job's name.
-        length: usize,
-        /// The longest possible name of a job.
-        max: usize,
+    /// Nothing: the job needs none. Only a change of the job changes that.
+    SkipJob,
+    /// Nothing: the namespace is being deleted or doesn't take part.
+    SkipNamespace,
+    /// Publish an Event about a problem that a user has to solve.
+    Report {
+        /// Reason of the Event.
+        reason: &'static str,
+        /// Message of the Event.
+        message: String,
     },
 }
 
-impl Problem {
-    /// The reason of the Event.
-    pub const fn reason(&self) -> &'static str {
-        match self {
-            Self::Unusable { .. } => "ResetConfigUnusable",
-            Self::NameTooLong { .. } => "ResetConfigNameTooLong",
-        }
-    }
+/// Whether a job needs a ConfigMap: it asks for a strategy that requires one, has no annotation
+/// `swansong.dev/inject: "false"`, isn't being deleted, since the ConfigMap might outlive it, and hasn't finished.
+pub fn needs_config_map(job: &Job<'_>, triggers: &[String]) -> bool {
+    let is_requested = job.annotation(RECOVER_STRATEGY);
+    is_requested.is_some_and(|text| Strategies::parse(text).triggered_by(triggers))
+        && job.annotation(INJECT).is_none_or(|value| value.trim() != "false")
+        && job.metadata.deletion_timestamp.is_none()
+        && !job.is_finished
 }
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unusable { name, why } => write!(
-                f,
-                "ConfigMap {name} {why}. At a fault ClusterD would end ranks and save nothing. Correct it, or delete it: \
-                 Swansong then creates a new one"
-            ),
-            Self::NameTooLong { length, max } => write!(
-                f,
-                "the job's name has {length} characters, so the ConfigMap that ClusterD requires can't exist: at a fault \
-                 ClusterD would end ranks and save nothing. Give the job a name of at most {max} characters"
-            ),
-        }
+/// What to do about the ConfigMap that was found for a job. `takes_part` says whether the job's namespace does.
+pub fn decide(job: &Job<'_>, triggers: &[String], takes_part: bool, found: Found) -> Decision {
+    if !needs_config_map(job, triggers) {
+        return Decision::SkipJob;
     }
-}
-
-/// Why the job itself needs no ConfigMap, if so.
-pub fn skip_reason(job: &Job<'_>, triggers: &[String]) -> Option<SkipReason> {
-    let is_requested = job.strategy().is_some_and(|text| Strategies::parse(text).triggered_by(triggers));
-    if !is_requested {
-        Some(SkipReason::NotRequested)
-    } else if job.is_opted_out() {
-        Some(SkipReason::JobOptedOut)
-    } else if job.is_terminating() {
-        Some(SkipReason::JobTerminating)
-    } else if job.is_finished {
-        Some(SkipReason::JobFinished)
-    } else {
-        None
-    }
-}
-
-/// What to do about the ConfigMap that was found for a job.
-pub fn decide(job: &Job<'_>, triggers: &[String], namespace: NamespaceState, found: Found) -> Decision {
-    if let Some(reason) = skip_reason(job, triggers) {
-        return Decision::Skip(reason);
-    }
-    if namespace.is_terminating {
-        return Decision::Skip(SkipReason::NamespaceTerminating);
-    }
-    if namespace.is_opted_out {
-        return Decision::Skip(SkipReason::NamespaceOptedOut);
+    if !takes_part {
+        return Decision::SkipNamespace;
     }
     let name = name_for(job.name());
     match found {
         Found::Usable => Decision::Keep,
         Found::Terminating => Decision::AwaitDeletion,
-        Found::Unusable(why) => Decision::Report(Problem::Unusable { name, why }),
+        // It isn't overwritten, since ClusterD, the device plugin or a user may be in the middle of writing it.
+        Found::Unusable(why) => Decision::Report {
+            reason: "ResetConfigUnusable",
+            message: format!(
+                "ConfigMap {name} {why}. At a fault ClusterD would end ranks and save nothing. Correct it, or delete it: \
+                 Swansong then creates a new one"
+            ),
+        },
         Found::Missing if name.len() > MAX_NAME_LENGTH => {
             let length = job.name().len();
-            Decision::Report(Problem::NameTooLong { length, max: MAX_NAME_LENGTH + length - name.len() })
+            let max = MAX_NAME_LENGTH + length - name.len();
+            Decision::Report {
+                reason: "ResetConfigNameTooLong",
+                message: format!(
+                    "the job's name has {length} characters, so the ConfigMap that ClusterD requires can't exist: at a \
+                     fault ClusterD would end ranks and save nothing. Give the job a name of at most {max} characters"
+                ),
+            }
         }
         Found::Missing => Decision::Create,
     }
@@ -154,6 +94,7 @@ mod tests {
     use kube::core::metadata::ObjectMeta;
     use proptest::prelude::*;
     use serde_json::json;
+    use swansong_clusterd::reset_config::Unusable;
 
     use super::*;
     use crate::job::JobKind;
@@ -180,40 +121,37 @@ mod tests {
     fn each_state_has_its_decision() {
         let requested = metadata(Some("retry, dump"), false, false);
         let job = self::job;
-        let active = NamespaceState::default();
         let unusable = || Found::Unusable(Unusable::Empty);
-        let report =
-            Decision::Report(Problem::Unusable { name: "reset-config-j".to_owned(), why: Unusable::Empty });
         let decide =
-            |metadata: &ObjectMeta, namespace, found| decide(&job(metadata), &triggers(), namespace, found);
-        assert_eq!(decide(&requested, active, Found::Missing), Decision::Create);
-        assert_eq!(decide(&requested, active, Found::Usable), Decision::Keep);
-        assert_eq!(decide(&requested, active, Found::Terminating), Decision::AwaitDeletion);
-        assert_eq!(decide(&requested, active, unusable()), report);
-        let terminating = NamespaceState { is_terminating: true, is_opted_out: false };
-        let opted_out = NamespaceState { is_terminating: false, is_opted_out: true };
-        for (metadata, namespace, reason) in [
-            (&metadata(None, false, false), active, SkipReason::NotRequested),
-            (&metadata(Some("recover,Dump"), false, false), active, SkipReason::NotRequested),
-            (&metadata(Some("dump"), true, false), active, SkipReason::JobOptedOut),
-            (&metadata(Some("dump"), false, true), active, SkipReason::JobTerminating),
-            (&requested, terminating, SkipReason::NamespaceTerminating),
-            (&requested, opted_out, SkipReason::NamespaceOptedOut),
-        ] {
-            for found in [Found::Missing, unusable()] {
-                assert_eq!(decide(metadata, namespace, found), Decision::Skip(reason));
+            |metadata: &ObjectMeta, takes_part, found| decide(&job(metadata), &triggers(), takes_part, found);
+        assert_eq!(decide(&requested, true, Found::Missing), Decision::Create);
+        assert_eq!(decide(&requested, true, Found::Usable), Decision::Keep);
+        assert_eq!(decide(&requested, true, Found::Terminating), Decision::AwaitDeletion);
+        let Decision::Report { reason, message } = decide(&requested, true, unusable()) else {
+            panic!("not reported");
+        };
+        assert_eq!(reason, "ResetConfigUnusable");
+        assert!(message.starts_with("ConfigMap reset-config-j has an empty reset.json. "), "{message}");
+        for found in [Found::Missing, unusable()] {
+            for metadata in [
+                &metadata(None, false, false),
+                &metadata(Some("recover,Dump"), false, false),
+                &metadata(Some("dump"), true, false),
+                &metadata(Some("dump"), false, true),
+            ] {
+                assert_eq!(decide(metadata, true, found.clone()), Decision::SkipJob);
             }
+            assert_eq!(decide(&requested, false, found), Decision::SkipNamespace);
         }
         let finished = Job { is_finished: true, ..job(&requested) };
-        let skipped = Decision::Skip(SkipReason::JobFinished);
-        assert_eq!(super::decide(&finished, &triggers(), active, Found::Missing), skipped);
+        assert_eq!(super::decide(&finished, &triggers(), true, Found::Missing), Decision::SkipJob);
     }
 
     #[test]
     fn other_strategies_can_be_triggers() {
         let metadata = metadata(Some("exit"), false, false);
         let triggers = ["exit".to_owned(), "dump".to_owned()];
-        let decision = decide(&job(&metadata), &triggers, NamespaceState::default(), Found::Missing);
+        let decision = decide(&job(&metadata), &triggers, true, Found::Missing);
         assert_eq!(decision, Decision::Create);
     }
 
@@ -222,10 +160,13 @@ mod tests {
         let decide = |length| {
             let metadata =
                 ObjectMeta { name: Some("a".repeat(length)), ..metadata(Some("dump"), false, false) };
-            decide(&job(&metadata), &triggers(), NamespaceState::default(), Found::Missing)
+            decide(&job(&metadata), &triggers(), true, Found::Missing)
         };
         assert_eq!(decide(240), Decision::Create);
-        assert_eq!(decide(241), Decision::Report(Problem::NameTooLong { length: 241, max: 240 }));
+        let Decision::Report { reason, message } = decide(241) else { panic!("not reported") };
+        assert_eq!(reason, "ResetConfigNameTooLong");
+        assert!(message.starts_with("the job's name has 241 characters"), "{message}");
+        assert!(message.ends_with("a name of at most 240 characters"), "{message}");
     }
 
     fn found() -> impl Strategy<Value = Found> {
@@ -241,17 +182,15 @@ mod tests {
         #[test]
         fn only_what_is_missing_and_needed_is_created(
             is_terminating: bool, is_opted_out: bool, is_finished: bool,
-            namespace_terminating: bool, namespace_opted_out: bool,
+            takes_part: bool,
             strategy in proptest::option::of("[a-z, ]{0,12}|dump|dump,exit"), found in found(),
         ) {
             let metadata = metadata(strategy.as_deref(), is_opted_out, is_terminating);
             let job = Job { is_finished, ..job(&metadata) };
             let is_missing = found == Found::Missing;
-            let namespace =
-                NamespaceState { is_terminating: namespace_terminating, is_opted_out: namespace_opted_out };
-            if decide(&job, &triggers(), namespace, found) == Decision::Create {
+            if decide(&job, &triggers(), takes_part, found) == Decision::Create {
                 prop_assert!(is_missing && !is_terminating && !is_opted_out && !is_finished);
-                prop_assert!(!namespace_terminating && !namespace_opted_out);
+                prop_assert!(takes_part);
                 prop_assert!(strategy.expect("a strategy").contains("dump"));
             }
         }

@@ -20,6 +20,7 @@ const MAX_MESSAGE_LENGTH: usize = 1024;
 pub(crate) fn event(kind: JobKind, job: &ObjectMeta, reason: &str, message: &str, preceding: i32) -> Event {
     let type_ = if reason == CREATED { "Normal" } else { "Warning" };
     let now = Time(Timestamp::now());
+    let resource = kind.resource();
     Event {
         metadata: ObjectMeta {
             name: Some(name(job, reason, message, preceding)),
@@ -27,8 +28,8 @@ pub(crate) fn event(kind: JobKind, job: &ObjectMeta, reason: &str, message: &str
             ..ObjectMeta::default()
         },
         involved_object: ObjectReference {
-            api_version: Some(kind.api_version().to_owned()),
-            kind: Some(kind.kind().to_owned()),
+            api_version: Some(resource.api_version),
+            kind: Some(resource.kind),
             namespace: job.namespace.clone(),
             name: job.name.clone(),
             uid: job.uid.clone(),

@@ -3,8 +3,8 @@
 use kube::api::{ApiResource, DynamicObject, Object, PartialObjectMeta};
 use kube::core::GroupVersionKind;
 use kube::core::metadata::ObjectMeta;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 use strum::{Display, IntoStaticStr};
 use swansong_api::annotations::{INJECT, RECOVER_STRATEGY};
 
@@ -12,7 +12,7 @@ use swansong_api::annotations::{INJECT, RECOVER_STRATEGY};
 pub type JobMetadata = PartialObjectMeta<DynamicObject>;
 
 /// A job as read before a decision. Its spec is skipped.
-pub type JobObject = Object<Option<IgnoredAny>, JobStatus>;
+pub type JobObject = Object<Option<IgnoredAny>, Value>;
 
 /// A kind of job whose annotations reach ClusterD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, IntoStaticStr)]
@@ -24,30 +24,29 @@ pub enum JobKind {
 }
 
 impl JobKind {
-    /// `kind` in manifests.
-    pub const fn kind(self) -> &'static str {
-        match self {
-            Self::AscendJob => "AscendJob",
-            Self::VolcanoJob => "Job",
-        }
-    }
-
-    /// `apiVersion` in manifests.
-    pub const fn api_version(self) -> &'static str {
-        match self {
-            Self::AscendJob => "mindxdl.gitee.com/v1",
-            Self::VolcanoJob => "batch.volcano.sh/v1alpha1",
-        }
-    }
-
-    /// The resource for [`kube::Api`].
+    /// The resource for [`kube::Api`], with `apiVersion` and `kind` in manifests.
     pub fn resource(self) -> ApiResource {
-        let plural = match self {
-            Self::AscendJob => "ascendjobs",
-            Self::VolcanoJob => "jobs",
+        let (group, version, kind, plural) = match self {
+            Self::AscendJob => ("mindxdl.gitee.com", "v1", "AscendJob", "ascendjobs"),
+            Self::VolcanoJob => ("batch.volcano.sh", "v1alpha1", "Job", "jobs"),
         };
-        let (group, version) = self.api_version().split_once('/').unwrap_or_default();
-        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, self.kind()), plural)
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+    }
+
+    /// Whether a job with this status has succeeded or failed for good.
+    ///
+    /// Sources: kubeflow/common `pkg/util/status.go` `IsSucceeded`, `IsFailed`; Volcano
+    /// `pkg/controllers/job/state/factory.go`, phases of its finished state. An aborted Volcano Job may be resumed.
+    pub fn is_finished(self, status: &Value) -> bool {
+        match self {
+            Self::AscendJob => status["conditions"].as_array().into_iter().flatten().any(|condition| {
+                matches!(condition["type"].as_str(), Some("Succeeded" | "Failed"))
+                    && condition["status"] == "True"
+            }),
+            Self::VolcanoJob => {
+                matches!(status["state"]["phase"].as_str(), Some("Completed" | "Failed" | "Terminated"))
+            }
+        }
     }
 }
 
@@ -70,22 +69,8 @@ impl Job<'_> {
         self.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// The annotation `recover-strategy`.
-    pub fn strategy(&self) -> Option<&str> {
-        self.annotation(RECOVER_STRATEGY)
-    }
-
-    /// Whether the job is being deleted.
-    pub fn is_terminating(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
-    }
-
-    /// Whether the job has the annotation `swansong.dev/inject: "false"`.
-    pub fn is_opted_out(&self) -> bool {
-        self.annotation(INJECT).is_some_and(|value| value.trim() == "false")
-    }
-
-    fn annotation(&self, key: &str) -> Option<&str> {
+    /// An annotation of the job.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
         self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 }
@@ -108,50 +93,9 @@ pub fn prune(job: &mut JobMetadata) {
     };
 }
 
-/// The status of a job of either kind.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub struct JobStatus {
-    /// Conditions of an AscendJob, which has those of Kubeflow's training operators.
-    conditions: Option<Vec<Condition>>,
-    /// State of a Volcano Job.
-    state: Option<State>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct Condition {
-    r#type: String,
-    status: String,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct State {
-    phase: String,
-}
-
-impl JobStatus {
-    /// Whether a job of this kind has succeeded or failed for good.
-    ///
-    /// Sources: kubeflow/common `pkg/util/status.go` `IsSucceeded`, `IsFailed`; Volcano
-    /// `pkg/controllers/job/state/factory.go`, phases of its finished state. An aborted Volcano Job may be resumed.
-    pub fn is_finished(&self, kind: JobKind) -> bool {
-        match kind {
-            JobKind::AscendJob => self.conditions.iter().flatten().any(|condition| {
-                matches!(&*condition.r#type, "Succeeded" | "Failed") && condition.status == "True"
-            }),
-            JobKind::VolcanoJob => {
-                let phase = self.state.as_ref().map(|state| state.phase.as_str());
-                matches!(phase, Some("Completed" | "Failed" | "Terminated"))
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -169,14 +113,10 @@ mod tests {
             prune(&mut pruned);
             let properties = |object: &JobMetadata| {
                 let job = Job { kind: JobKind::AscendJob, metadata: &object.metadata, is_finished: false };
-                let strategy = job.strategy().map(str::to_owned);
-                (
-                    job.name().to_owned(),
-                    job.uid().to_owned(),
-                    strategy,
-                    job.is_opted_out(),
-                    job.is_terminating(),
-                )
+                let annotations =
+                    [RECOVER_STRATEGY, INJECT].map(|key| job.annotation(key).map(str::to_owned));
+                let is_terminating = object.metadata.deletion_timestamp.is_some();
+                (job.name().to_owned(), job.uid().to_owned(), annotations, is_terminating)
             };
             assert_eq!(properties(&pruned), properties(&whole), "{metadata}");
             assert!(pruned.metadata.labels.is_none() && pruned.metadata.finalizers.is_none());
@@ -208,7 +148,7 @@ mod tests {
                 let job = json!({"apiVersion": "v", "kind": "k", "metadata": {"name": "j"}, "spec": spec, "status": status});
                 let job: JobObject = serde_json::from_value(job).expect("a job");
                 let status = job.status.unwrap_or_default();
-                assert_eq!(status.is_finished(kind), is_finished, "{kind} {status:?}");
+                assert_eq!(kind.is_finished(&status), is_finished, "{kind} {status:?}");
             }
         }
     }

@@ -1,23 +1,30 @@
 //! Metrics of the controller.
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use strum::{EnumIter, IntoEnumIterator as _, IntoStaticStr};
+use strum::{Display, EnumIter, IntoEnumIterator as _, IntoStaticStr};
+use swansong_runtime::metrics::registered;
 
-use crate::job::JobKind;
+type Label = [(&'static str, &'static str); 1];
+
+/// The kinds of object that the controller watches.
+const WATCHED_KINDS: [&str; 3] = ["AscendJob", "VolcanoJob", CONFIG_MAP];
+
+pub(crate) const CONFIG_MAP: &str = "ConfigMap";
 
 /// Metrics of the controller. Clones share their values.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
-    enabled: Gauge,
-    restarts: Counter,
-    watching: Family<KindLabel, Gauge>,
-    jobs: Family<StateLabel, Gauge>,
-    created: Counter,
-    api_errors: Family<OperationLabel, Counter>,
+    /// Whether the controller is enabled.
+    pub enabled: Gauge,
+    /// Restarts of the controller after it ended.
+    pub restarts: Counter,
+    watching: Family<Label, Gauge>,
+    jobs: Family<Label, Gauge>,
+    pub(crate) created: Counter,
+    api_errors: Family<Label, Counter>,
 }
 
 /// The state of a job's ConfigMap.
@@ -37,7 +44,7 @@ pub(crate) enum JobState {
 }
 
 /// A kind of request to the API server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumIter, IntoStaticStr, strum::Display)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumIter, IntoStaticStr, Display)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Operation {
     Watch,
@@ -46,38 +53,6 @@ pub(crate) enum Operation {
     GetNamespace,
     CreateConfigMap,
     CreateEvent,
-}
-
-/// The kinds of object that the controller watches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumIter, IntoStaticStr, strum::Display)]
-pub(crate) enum WatchedKind {
-    AscendJob,
-    VolcanoJob,
-    ConfigMap,
-}
-
-impl From<JobKind> for WatchedKind {
-    fn from(kind: JobKind) -> Self {
-        match kind {
-            JobKind::AscendJob => Self::AscendJob,
-            JobKind::VolcanoJob => Self::VolcanoJob,
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KindLabel {
-    kind: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StateLabel {
-    state: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OperationLabel {
-    operation: &'static str,
 }
 
 /// Counts one job in a state until dropped.
@@ -93,61 +68,46 @@ impl Drop for JobCount {
 impl Metrics {
     /// Registers the metrics. All series exist from the start, so that alerts can use them.
     pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        let Self { enabled, restarts, watching, jobs, created, api_errors } = metrics.clone();
-        registry.register("enabled", "Whether the reset-config controller is enabled", enabled);
-        registry.register("restarts", "Restarts of the controller after it ended", restarts);
-        registry.register(
-            "watching",
-            "Whether all objects of a kind were listed; 0 where the cluster doesn't define the kind",
-            watching,
-        );
-        registry.register("jobs", "Jobs that ask for a dump, by the state of their ConfigMap", jobs);
-        registry.register("created", "ConfigMaps created", created);
-        registry.register("api_errors", "Failed requests to the API server, by operation", api_errors);
+        let metrics = Self {
+            enabled: registered(registry, "enabled", "Whether the reset-config controller is enabled"),
+            restarts: registered(registry, "restarts", "Restarts of the controller after it ended"),
+            watching: registered(
+                registry,
+                "watching",
+                "Whether all objects of a kind were listed; 0 where the cluster doesn't define the kind",
+            ),
+            jobs: registered(registry, "jobs", "Jobs that ask for a dump, by the state of their ConfigMap"),
+            created: registered(registry, "created", "ConfigMaps created"),
+            api_errors: registered(registry, "api_errors", "Failed requests to the API server, by operation"),
+        };
         metrics.reset_watches();
         for state in JobState::iter() {
-            metrics.jobs.get_or_create_owned(&StateLabel { state: state.into() });
+            drop(metrics.count_job(state));
         }
         for operation in Operation::iter() {
-            metrics.api_errors.get_or_create_owned(&OperationLabel { operation: operation.into() });
+            metrics.api_errors.get_or_create_owned(&[("operation", operation.into())]);
         }
         metrics
     }
 
-    /// Records that the controller is enabled.
-    pub fn set_enabled(&self) {
-        self.enabled.set(1);
-    }
-
-    /// Records that the controller ended and is restarted.
-    pub fn restarted(&self) {
-        self.restarts.inc();
-    }
-
     pub(crate) fn reset_watches(&self) {
-        for kind in WatchedKind::iter() {
+        for kind in WATCHED_KINDS {
             self.set_watching(kind, false);
         }
     }
 
-    pub(crate) fn set_watching(&self, kind: WatchedKind, is_watching: bool) {
-        let gauge = self.watching.get_or_create_owned(&KindLabel { kind: kind.into() });
-        gauge.set(is_watching.into());
+    pub(crate) fn set_watching(&self, kind: &'static str, is_watching: bool) {
+        self.watching.get_or_create(&[("kind", kind)]).set(is_watching.into());
     }
 
     pub(crate) fn count_job(&self, state: JobState) -> JobCount {
-        let gauge = self.jobs.get_or_create_owned(&StateLabel { state: state.into() });
+        let gauge = self.jobs.get_or_create_owned(&[("state", state.into())]);
         gauge.inc();
         JobCount(gauge)
     }
 
-    pub(crate) fn created(&self) {
-        self.created.inc();
-    }
-
     pub(crate) fn api_error(&self, operation: Operation) {
-        self.api_errors.get_or_create_owned(&OperationLabel { operation: operation.into() }).inc();
+        self.api_errors.get_or_create(&[("operation", operation.into())]).inc();
     }
 }
 

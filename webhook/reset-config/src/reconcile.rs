@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use crate::FIELD_MANAGER;
 use crate::config_map::{self, Found, check, is_labelled};
-use crate::decide::{Decision, NamespaceState, Policy, SkipReason, decide};
+use crate::decide::{Decision, Policy, decide};
 use crate::events::{self, CREATED, NOT_CREATED};
 use crate::job::{Job, JobKind, JobMetadata, JobObject};
 use crate::metrics::{JobState, Metrics, Operation};
@@ -162,26 +162,27 @@ pub(crate) async fn reconcile(
         return Ok(Action::requeue(grace_left));
     }
     let Some(current) = read_job(&context, &watched).await? else { return Ok(Action::await_change()) };
-    let is_finished = current.status.as_ref().is_some_and(|status| status.is_finished(context.kind));
+    let is_finished = current.status.as_ref().is_some_and(|status| context.kind.is_finished(status));
     let job = Job { kind: context.kind, metadata: &current.metadata, is_finished };
-    let namespace = read_namespace(&context, &watched).await?;
-    match decide(&job, &context.policy.triggers, namespace, found) {
+    let takes_part = takes_part(&context, &watched).await?;
+    match decide(&job, &context.policy.triggers, takes_part, found) {
         Decision::Create => create(&context, &watched, &job).await,
         Decision::Keep => Ok(Action::await_change()),
         Decision::AwaitDeletion => {
             Ok(Action::requeue(context.retry_later(&watched, JobState::Pending, DELETION_BACKOFF)))
         }
-        Decision::Skip(reason) => {
+        Decision::SkipJob => {
             context.settle(&watched, JobState::Skipped);
-            Ok(match reason {
-                SkipReason::NamespaceOptedOut | SkipReason::NamespaceTerminating => resync(),
-                _ => Action::await_change(),
-            })
+            Ok(Action::await_change())
         }
-        Decision::Report(problem) => {
+        Decision::SkipNamespace => {
+            context.settle(&watched, JobState::Skipped);
+            Ok(resync())
+        }
+        Decision::Report { reason, message } => {
             context.settle(&watched, JobState::Unusable);
-            if context.publish(&watched, problem.reason(), &problem.to_string()).await {
-                warn!(job = context.display(&watched), %problem, "reset ConfigMap unusable");
+            if context.publish(&watched, reason, &message).await {
+                warn!(job = context.display(&watched), problem = message, "reset ConfigMap unusable");
             }
             Ok(resync())
         }
@@ -202,7 +203,7 @@ async fn create(context: &Context, watched: &JobMetadata, job: &Job<'_>) -> Resu
     let error = match result {
         Ok(true) => {
             context.settle(watched, JobState::Ready);
-            context.metrics.created();
+            context.metrics.created.inc();
             info!(job = context.display(watched), "reset ConfigMap created");
             let message =
                 "created the ConfigMap in which ClusterD records lost ranks, without which it saves nothing";
@@ -243,15 +244,14 @@ async fn read_job(context: &Context, watched: &JobMetadata) -> Result<Option<Job
     Ok(job.filter(|job| job.metadata.uid == watched.metadata.uid))
 }
 
-async fn read_namespace(context: &Context, watched: &JobMetadata) -> Result<NamespaceState, RequestError> {
+/// Whether the job's namespace isn't being deleted and has no label `swansong.dev/inject: "false"`.
+async fn takes_part(context: &Context, watched: &JobMetadata) -> Result<bool, RequestError> {
     let namespaces: Api<Namespace> = Api::all(context.client.clone());
     let name = watched.namespace().unwrap_or_default();
     let namespace = context.request(Operation::GetNamespace, || namespaces.get_opt(&name)).await?;
-    Ok(namespace.map_or(NamespaceState { is_terminating: true, is_opted_out: false }, |namespace| {
-        NamespaceState {
-            is_terminating: namespace.metadata.deletion_timestamp.is_some(),
-            is_opted_out: namespace.labels().get(INJECT).is_some_and(|value| value == "false"),
-        }
+    Ok(namespace.is_some_and(|namespace| {
+        let is_opted_out = namespace.labels().get(INJECT).is_some_and(|value| value == "false");
+        namespace.metadata.deletion_timestamp.is_none() && !is_opted_out
     }))
 }
 
