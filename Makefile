@@ -64,7 +64,7 @@ soak: ## Long runs, more than an hour: a million reviews, a thousand kills; repl
 	SWANSONG_SIMULATIONS=100000 cargo test --locked --package swansong-faults simulation
 	SWANSONG_KILLS=1000 cargo test --locked --package swansong --test e2e-api killed_again_and_again -- --nocapture
 	SWANSONG_SOAK=1 cargo test --locked --package swansong --test e2e-availability rolling -- --nocapture
-	FAKE_TIME_FACTOR=1 cargo test --locked --package swansong --test e2e-training dump:: -- --nocapture
+	FAKE_TIME_FACTOR=1 cargo test --locked --package swansong --test e2e-training each_loss -- --nocapture
 
 .PHONY: prerequisites
 prerequisites: ## Install what the tests need (on Debian, as root), or print the commands that do.

@@ -2,5 +2,18 @@
 //! launcher of the real torch.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod dump;
 mod machine;
+mod python;
+
+use machine::repository;
+
+#[test]
+fn each_loss_is_prevented_by_its_measure_and_happens_without_it() {
+    // More at once would delay heartbeats so that living ranks count as lost.
+    python::test(&repository().join("tests/support/fake-training"), "test_dump", 8);
+}
+
+#[test]
+fn launcher_hook_works_in_the_launcher_of_the_real_torch() {
+    python::test(&repository().join("tests/e2e/training"), "test_torchrun", 3);
+}
