@@ -5,4 +5,6 @@
 
 mod agent;
 mod chain;
+mod launcher_hook;
+mod python_image;
 mod rig;
