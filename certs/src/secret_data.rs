@@ -24,7 +24,7 @@ pub struct PreviousCa {
 
 /// The parts of the Secret that this crate manages.
 ///
-/// All state is in one object, so every change is atomic, and a replica that dies leaves nothing half done.
+/// All state is in one object, so every change is atomic, and a replica that dies leaves no partial change.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SecretData {
     /// `ca.crt` and `ca.key`: the CA in use.

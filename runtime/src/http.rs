@@ -1,6 +1,6 @@
 //! One HTTP/1.1 server for every port of Swansong: bounded connections, timeouts, TLS, graceful shutdown.
 //!
-//! HTTP/1.1 only: the API server speaks nothing else to webhooks (kubernetes#75791). A connection carries one request at
+//! HTTP/1.1 only: the API server uses nothing else for webhooks (kubernetes#75791). A connection carries one request at
 //! a time, so the limit on connections also limits requests.
 //!
 //! - [`Server`]: accepts connections, does the TLS handshake and serves a router until it is stopped.

@@ -49,7 +49,7 @@ pub struct Task {
     metrics: TaskMetrics,
 }
 
-/// What a task does at the moment.
+/// The current state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -67,7 +67,6 @@ pub enum TaskState {
 #[serde(rename_all = "camelCase")]
 pub struct TaskStatus {
     pub name: &'static str,
-    /// What it does at the moment.
     pub state: TaskState,
     /// Time since it last did its work; `None` if it never has.
     pub seconds_since_success: Option<f64>,

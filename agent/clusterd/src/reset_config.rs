@@ -23,7 +23,7 @@ pub const RESET_JSON: &str = "reset.json";
 /// The data key of the checksum, which ClusterD and the device plugin write and ClusterD doesn't check.
 pub const CHECK_CODE: &str = "checkCode";
 
-/// `reset.json` of MindCluster's samples; ClusterD knows no member of it and starts with defaults.
+/// `reset.json` of MindCluster's samples; ClusterD reads no member of it and starts with defaults.
 const INITIAL: &str = "{\n    \"status\":\"initializing\"\n}\n";
 
 /// The name of the ConfigMap of the job `job`, in the job's namespace.

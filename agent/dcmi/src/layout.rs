@@ -1,4 +1,4 @@
-//! Memory layouts of `dcmi_interface_api.h`, checked at compile time: LP64, x86-64 and aarch64 alike.
+//! Memory layouts of `dcmi_interface_api.h`, checked at compile time: LP64, on x86-64 and aarch64.
 
 use std::ffi::{c_int, c_uint, c_ulonglong};
 use std::mem::{align_of, offset_of, size_of};
@@ -26,7 +26,7 @@ pub struct DmsFaultEvent {
     pub event_serial_num: c_int,
     /// Number of the notice.
     pub notify_serial_num: c_int,
-    /// When it occurred; the unit differs between documents, and recoveries bear the time of the occurrence.
+    /// When it occurred; the unit differs between documents, and recoveries have the time of the occurrence.
     pub alarm_raised_time: c_ulonglong,
     /// The driver's text, zero-terminated if it is shorter.
     pub event_name: [u8; 256],

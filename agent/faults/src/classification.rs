@@ -1,4 +1,4 @@
-//! Which classification is used, while lists come and go.
+//! Chooses the classification among the lists that exist.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -23,7 +23,7 @@ use crate::public::handling_of;
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What ClusterD knows of a job (`job-summary-<job>`, `00_cluster_resources.md`).
+/// ClusterD's state of a job (`job-summary-<job>`, `00_cluster_resources.md`).
 const SUMMARY: &str = "job-summary-";
 const JOB_STATUS: &str = "job_status";
 

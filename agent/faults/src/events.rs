@@ -73,14 +73,16 @@ impl FaultEvents {
         self.node(false, "FaultRelayed", &fault.id, text);
         for job in jobs {
             let then = if !fault.ends_ranks() {
-                "it handles it as the job asks for"
+                "it handles it by the job's subHealthyStrategy"
             } else if job.dumps {
                 "it ends the ranks there and orders a dump"
             } else {
-                "it ends the ranks there, and the job asks for no dump"
+                "it ends the ranks there without a dump, which the job doesn't ask for"
             };
-            let text =
-                format!("ClusterD knows that {} of node {} is faulty; {then}", fault.subject, self.node);
+            let text = format!(
+                "{} of node {} is registered at ClusterD as faulty; {then}",
+                fault.subject, self.node
+            );
             self.affected(job, true, "FaultRelayed", &fault.id, text);
         }
     }
@@ -109,22 +111,21 @@ impl FaultEvents {
         self.node(false, "FaultRecoveryRelayed", &fault.id, text);
     }
 
-    /// The fault was taken back.
     pub fn withdrawn(&self, fault: &Fault, why: &str) {
         self.node(
             false,
             "FaultWithdrawn",
             &fault.id,
-            format!("taken back, since {why}: {}", fault.describe()),
+            format!("withdrawn, since {why}: {}", fault.describe()),
         );
     }
 
-    /// ClusterD refused the fault for good.
+    /// ClusterD refused the fault, which isn't sent again.
     pub fn refused(&self, id: &str, why: &str) {
         self.node(true, "FaultRefused", id, why.to_owned());
     }
 
-    /// What became of a job.
+    /// The outcome of a job.
     pub fn outcome(&self, JobOutcome { id, subject, job, .. }: &JobOutcome) {
         let outcome = job.outcome.as_deref().unwrap_or(UNKNOWN);
         let (is_warning, reason, text) = match outcome {

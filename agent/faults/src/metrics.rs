@@ -142,7 +142,7 @@ impl Metrics {
             "Direct reports of a job's lost ranks, by ClusterD's answer",
             self.rank_reports.clone(),
         );
-        r.register("fault_outcomes", "What became of the jobs that faults hit", self.outcomes.clone());
+        r.register("fault_outcomes", "Outcomes of the jobs that faults hit", self.outcomes.clone());
         r.register(
             "fault_dump_seconds",
             "Time from ClusterD's acceptance of a fault to dump-success",

@@ -1,4 +1,4 @@
-//! What became of the jobs that a fault hit.
+//! Outcomes of the jobs that a fault hit.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -48,7 +48,6 @@ pub struct AffectedJob {
     pub dumps: bool,
     /// `ProcessRecoverStatus` before the fault.
     pub status_before: Option<String>,
-    /// What became of it.
     pub outcome: Option<String>,
     /// The global ranks to report directly, where the Pod asks for that.
     pub fast_ranks: Vec<u32>,

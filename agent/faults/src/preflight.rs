@@ -121,7 +121,7 @@ pub(crate) fn objections(pod: &NpuPod, subject: Subject, found: &JobState) -> Ve
     let object = |why| Objection { pod: Some(name.clone()), why };
     let Some(job) = pod.job_name() else { return Vec::new() };
     let Some(group) = &found.group else {
-        // Without a PodGroup ClusterD knows no strategy; a Pod that never had one asks for no dump.
+        // Without a PodGroup ClusterD has no strategy; a Pod that never had one asks for no dump.
         return if pod.group.is_some() { vec![object(Why::PodGroupMissing)] } else { Vec::new() };
     };
     match group.dump() {
@@ -174,7 +174,7 @@ impl fmt::Display for Objection {
                 "it uses the device, and its annotation ascend.kubectl.kubernetes.io/ascend-910-configuration doesn't \
                  name it; check the device plugin",
             ),
-            Why::PodGroupMissing => f.write_str("its PodGroup is gone, so ClusterD knows no strategy of the job"),
+            Why::PodGroupMissing => f.write_str("its PodGroup doesn't exist, so ClusterD has no strategy for the job"),
             Why::RecoveryOff => f.write_str(
                 "its PodGroup has no label process-recover-enable: \"on\", so ClusterD lets no TaskD Manager register",
             ),

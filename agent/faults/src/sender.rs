@@ -22,7 +22,7 @@ use tracing::warn;
 use crate::clock::unix_millis;
 
 /// How long the gateway may ask for time before ClusterD is asked directly. A gateway that restarts, or that can't reach
-/// ClusterD for a moment, does so for less.
+/// ClusterD temporarily, does so for less.
 const GATEWAY_GRACE: Duration = Duration::from_mins(1);
 
 /// How long the API server may take for a ConfigMap.
@@ -54,7 +54,7 @@ pub struct Transports {
 impl Transports {
     /// Sends a batch by the first transport that answers. A refusal is an answer.
     ///
-    /// A transport that doesn't answer may have carried the batch all the same: ClusterD ignores ids that it has.
+    /// A transport that doesn't answer may still have delivered the batch: ClusterD ignores ids that it has.
     pub async fn send(&self, batch: &[PublicFault]) -> (Route, Result<(), SendError>) {
         if let Some(gateway) = &self.gateway {
             match gateway.send(batch).await {

@@ -23,7 +23,7 @@ pub(crate) use self::saver::Saver;
 pub(crate) struct State {
     /// The faults that haven't ended at ClusterD.
     pub faults: Vec<Fault>,
-    /// The jobs that faults hit, until it is known what became of them.
+    /// The jobs that faults hit, until their outcomes are known.
     pub outcomes: BTreeMap<String, FollowedFault>,
     /// The counters of the escalation rules.
     pub escalation: Vec<SavedTrack>,

@@ -8,7 +8,7 @@
 //! - [`http`]: `POST /v1/faults`, health and metrics.
 //! - [`auth`]: authenticates agents by their service account tokens.
 //! - [`dispatcher`]: sends batches from the [`queue`], within the [`rate_limit`].
-//! - [`problem`]: error responses and what the agent makes of them.
+//! - [`problem`]: error responses and how the agent handles them.
 
 use std::time::Duration;
 

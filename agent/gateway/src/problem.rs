@@ -1,4 +1,4 @@
-//! Error responses, and what the agent makes of them.
+//! Error responses, and how the agent handles them.
 
 use std::time::Duration;
 

@@ -88,7 +88,7 @@ impl RequestQueue {
         }
     }
 
-    /// Removes each request with one of the first `count` faults, a batch that ClusterD refuses for good.
+    /// Removes each request with one of the first `count` faults, a batch that ClusterD refuses.
     pub fn reject(&mut self, mut count: usize, error: &SendError) {
         while let Some(first) = self.requests.front().filter(|_| count > 0) {
             count = count.saturating_sub(first.faults.len() - first.accepted);

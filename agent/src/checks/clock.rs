@@ -12,7 +12,7 @@ const EARLIEST: Duration = Duration::from_hours(20_089 * 24);
 /// A wrong time zone shifts the time of an installation by less.
 const DAY: Duration = Duration::from_hours(24);
 
-/// The time of another clock at the moment of the check.
+/// The time of another clock when the check ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReferenceClock {
     /// The clock's owner in messages, such as "the API server".

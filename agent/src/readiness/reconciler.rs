@@ -64,7 +64,7 @@ impl Reconciler {
         let current = ConditionDetails::of(checks);
         let mut actions = Actions { event: self.settle(now.elapsed, checks, &current), ..Actions::default() };
         actions.is_settling = self.desired.is_some_and(|desired| desired != current.status);
-        // Before its first round, a process knows less than the one that wrote the condition.
+        // Before its first round, a process has less information than the one that wrote the condition.
         let has_checked = !matches!(checks, CheckState::Pending);
         if has_checked && self.desired == Some(current.status) && !self.is_first_status {
             self.details = Some(current);

@@ -150,7 +150,7 @@ async fn withdraw(
 /// A batch wasn't accepted.
 struct Unsent {
     error: SendError,
-    /// Whether ClusterD may have it all the same.
+    /// Whether ClusterD may still have it.
     may_be_known: bool,
 }
 

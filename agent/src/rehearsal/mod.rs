@@ -2,7 +2,7 @@
 //! `statistic-fault-info`, withdrawn and seen gone.
 //!
 //! The fault has the code of [`Class::Notice`] and a device that no Pod holds. Its id has a distinct form, which the fault
-//! pipeline of an agent on the same node leaves alone until it is stale.
+//! pipeline of an agent on the same node ignores until it is stale.
 
 mod conditions;
 mod exchange;

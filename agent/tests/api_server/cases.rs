@@ -145,7 +145,7 @@ async fn a_request_without_response_times_out() {
 #[tokio::test]
 async fn the_api_server_may_start_later() {
     provider();
-    // A port that was free a moment ago.
+    // A port that was free when it was checked.
     let address =
         std::net::TcpListener::bind(ANY).and_then(|listener| listener.local_addr()).expect("a port");
     let site = Site::start(address).await;

@@ -65,7 +65,7 @@ fn damage() -> impl Strategy<Value = Damage> {
 }
 
 fn apply(host: &Host, path: &str, damage: &Damage) {
-    // The folder above may be a file, or a link that leads nowhere, by an earlier damage.
+    // The folder above may be a file, or a broken link, by an earlier damage.
     let above = host.path(path);
     if !above.parent().is_some_and(std::path::Path::is_dir) {
         return;

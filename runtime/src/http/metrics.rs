@@ -35,7 +35,7 @@ pub(super) enum HandshakeFailure {
     Timeout,
     /// The client closed the connection.
     Closed,
-    /// The client speaks only versions that are too old.
+    /// The client supports only versions that are too old.
     TlsVersion,
     /// The client showed no certificate, or one that isn't trusted.
     ClientCertificate,

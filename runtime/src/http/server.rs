@@ -40,7 +40,7 @@ const HANDSHAKE_TIMEOUT_UNDER_LOAD: Duration = Duration::from_secs(2);
 pub struct Tls {
     /// Certificate and versions for new connections.
     pub config: Arc<ArcSwap<ServerConfig>>,
-    /// Advice for the log when a client speaks only older versions, as a flag that admits them.
+    /// Advice for the log when a client supports only older versions, as a flag that admits them.
     pub version_advice: &'static str,
 }
 
@@ -49,7 +49,7 @@ pub struct Tls {
 pub struct Server {
     /// The open port.
     pub listener: TcpListener,
-    /// TLS; without it the port speaks plain HTTP.
+    /// TLS; without it the port serves plain HTTP.
     pub tls: Option<Tls>,
     /// The handlers of requests.
     pub router: Router,

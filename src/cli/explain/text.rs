@@ -110,7 +110,7 @@ impl Page {
         let title = format!("{}{rank}", title(&template.path));
         match template.skip {
             Some(reason) => {
-                self.line(2, &format!("{title}: left alone: {} ({reason})", sentence(reason)));
+                self.line(2, &format!("{title}: unchanged: {} ({reason})", sentence(reason)));
             }
             None => self.line(2, &title),
         }
@@ -148,7 +148,7 @@ impl Page {
 fn verdict(entry: &Entry) -> String {
     if let Some(reason) = entry.skip {
         let but = if entry.changes == 0 { "" } else { " except for the changes below" };
-        return format!("left alone{but}: {} ({reason})", sentence(reason));
+        return format!("unchanged{but}: {} ({reason})", sentence(reason));
     }
     let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let changes = count(entry.changes, "change");

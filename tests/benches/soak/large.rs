@@ -61,7 +61,7 @@ pub(crate) async fn run(webhook: &Webhook, tls: &Tls) -> anyhow::Result<Vec<Find
             peak <= BOUND,
         ),
         Finding::new(
-            "large reviews answered: injected + let through for want of room",
+            "large reviews answered: injected + admitted unchanged for lack of memory",
             format!("{injected} + {shed:.0}"),
             format!("{all}"),
             sum.abs() < 0.5,

@@ -11,7 +11,7 @@ use crate::install::repository;
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// MindCluster's and Volcano's own definitions, in a folder beside the repository that not
-/// everybody has; else those of the tests, which keep the parts of the schema that matter here.
+/// everyone has; else those of the tests, which keep the parts of the schema that matter here.
 pub fn file() -> PathBuf {
     let real = repository().join("../shared/inputs/crds.yaml");
     if real.is_file() { real } else { repository().join("tests/support/fixtures/crds.yaml") }

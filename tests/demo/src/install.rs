@@ -101,7 +101,7 @@ async fn answers(cluster: &Cluster) -> Result<(), ClusterError> {
 pub fn kustomization(overlay: &str) -> Result<TempDir, InstallError> {
     let failed = |reason| InstallError::Manifests { what: "manifests/with-image".to_owned(), reason };
     let unmade = |error: io::Error| failed(error.to_string());
-    // The script wants its folder two levels below the repository's top.
+    // The script needs its folder two levels below the repository's top.
     let target = repository().join("target");
     fs::create_dir_all(&target).map_err(unmade)?;
     let folder = tempfile::Builder::new().prefix("install-").tempdir_in(&target).map_err(unmade)?;

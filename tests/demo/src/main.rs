@@ -22,7 +22,7 @@ struct Arguments {
     /// The program `swansong` to put into the image [default: the one beside this program].
     #[arg(long, value_name = "FILE")]
     swansong: Option<PathBuf>,
-    /// The definition of AscendJob [default: MindCluster's own where it is at hand, else tests/support/fixtures/crds.yaml].
+    /// The definition of AscendJob [default: MindCluster's where it is available, else tests/support/fixtures/crds.yaml].
     #[arg(long, value_name = "FILE")]
     definitions: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Pods: who reaches the webhook, and what the API server makes of the answer.
+//! Pods: who reaches the webhook, and how the API server applies the answer.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, Patch, PatchParams};

@@ -219,7 +219,7 @@ pub(crate) async fn register(cluster: &Cluster, name: &str, client_config: &Valu
     wait_until_called(cluster, name).await;
 }
 
-/// The API server learns of a new configuration after a moment: creates probes until one was sent.
+/// Creates probes until the API server sends one to the webhook, since it loads a new configuration later.
 async fn wait_until_called(cluster: &Cluster, configuration: &str) {
     let client = cluster.client().await.unwrap();
     let namespace = cluster.namespace("probe").await.unwrap();
@@ -291,7 +291,7 @@ pub(crate) fn creation(cluster: &Cluster, namespace: &str, name: &str) -> Option
     })
 }
 
-/// What the core makes of an object of any kind.
+/// The core's result for an object of any kind.
 pub(crate) fn examine(object: &Value) -> Outcome {
     let kind =
         WorkloadKind::of(object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap()).unwrap();

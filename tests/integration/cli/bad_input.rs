@@ -33,7 +33,7 @@ fn errors_name_place_and_remedy() {
         ("a null key", "~: 1\n".to_owned(), &["line 1", "null can't be a key"]),
         ("a list as key", "? [a]\n: 1\n".to_owned(), &["a list can't be a key"]),
         ("not a number", "kind: Foo\na: .nan\n".to_owned(), &["line 2", "`.nan`", "quote it"]),
-        ("a tag that lies", "kind: Foo\na: !!int x\n".to_owned(), &["line 2", "`x`", "!!int"]),
+        ("a wrong tag", "kind: Foo\na: !!int x\n".to_owned(), &["line 2", "`x`", "!!int"]),
         ("an alias in itself", "a: &a\n  b: *a\n".to_owned(), &["line 2", "anchor"]),
         ("an unknown alias", "a: *unknown\n".to_owned(), &["line 1", "anchor"]),
         ("a merge of a list", "a: &a [1]\nb:\n  <<: *a\n".to_owned(), &["line 3", "merge key"]),

@@ -141,10 +141,10 @@ fn a_copied_opt_out_is_listed() {
         )
     };
     let out = run(&["explain"], job("recover-strategy: dump, swansong.dev/inject: 'false'")).output();
-    assert!(out.contains("left alone except for the changes below: "), "{out}");
+    assert!(out.contains("unchanged except for the changes below: "), "{out}");
     assert!(out.contains("+ annotations.swansong.dev/inject  false"), "{out}");
     let out = run(&["explain"], job("recover-strategy: retry")).output();
-    assert!(out.contains("left alone: ") && !out.contains("annotations."), "{out}");
+    assert!(out.contains("unchanged: ") && !out.contains("annotations."), "{out}");
 }
 
 #[test]

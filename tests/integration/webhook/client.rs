@@ -161,7 +161,7 @@ impl Client {
 /// A request without TLS on a new connection; status and body.
 pub(crate) fn plain_get(address: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("connected");
-    stream.set_read_timeout(Some(TIMEOUT)).expect("a time-out");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: health\r\nConnection: close\r\n\r\n").expect("sent");
     let mut response = String::new();
     stream.read_to_string(&mut response).expect("a response");

@@ -1,4 +1,4 @@
-//! Reviews that there is no room or no time for: answered all the same, allowed, as they are, and findable.
+//! Reviews without room or time are answered: admitted unchanged, and recorded in metrics, log and audit annotation.
 
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use crate::harness::{Webhook, closed, review};
 
 #[test]
 fn a_head_that_has_begun_must_be_whole_soon() {
-    // A connection may be idle for two minutes all the same.
+    // A connection may still be idle for two minutes.
     let webhook = Webhook::start(&["--client-timeout", "100ms"]);
     let body = review().to_string();
     let mut idle = webhook.client();

@@ -9,7 +9,7 @@
 #   training  what build needs, and root, Debian's torch (1 GB with what it needs) and network namespaces
 #
 # What is missing is installed on Debian and its derivatives when run as root. Otherwise the script prints the commands
-# to run and exits with 1. It asks for commands rather than packages, so that another vendor's containerd is left alone,
+# to run and exits with 1. It asks for commands rather than packages, so that another vendor's containerd is left unchanged,
 # and it never starts, stops or configures a service: the test cluster runs its own containerd.
 #
 # The list of packages is also in src/prerequisites.rs; a test compares the two.

@@ -2,7 +2,7 @@
 
 A device fault is followed by `preExitProcess` after a grace of 10 s; only MindIO's report of lost ranks (`process_fault`),
 or the call Recover.ReportProcessFault, raises the order `saveAndExit`. The result is written as `ProcessRecoverStatus` to the
-PodGroup. A job whose PodGroup is deleted is forgotten, and its results with it.
+PodGroup. A job whose PodGroup is deleted is removed with its results.
 """
 
 import threading
@@ -82,7 +82,7 @@ class ClusterD:
             self.order_dump(self.jobs[name], ranks)
 
     def delete_pod_group(self, name):
-        """Forgets the job; returns the status that its PodGroup had."""
+        """Removes the job; returns the status that its PodGroup had."""
         with self.changed:
             job = self.jobs.pop(name, None)
             self.changed.notify_all()

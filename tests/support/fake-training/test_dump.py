@@ -1,4 +1,4 @@
-"""What becomes of a dying checkpoint with and without Swansong's measures, for each loss that was measured.
+"""The outcome of a dying checkpoint with and without Swansong's measures, for each loss that was measured.
 
 `cargo test --test e2e-training` runs each test in a separate network namespace. Times are scaled by FAKE_TIME_FACTOR.
 """
@@ -26,7 +26,7 @@ class Scenario(unittest.TestCase):
         return jobs
 
     def check_jobs(self, fault, timeout, *jobs_and_outcomes):
-        """Applies `fault` to jobs that train side by side, and compares what becomes of each."""
+        """Applies `fault` to jobs that train side by side, and compares their outcomes."""
         self.training(*(job for job, _ in jobs_and_outcomes))
         for job, _ in jobs_and_outcomes:
             fault(job)

@@ -16,7 +16,7 @@ use super::view::{Container, EnvVar, Slot, ValueFrom};
 use crate::policy::{NamedPort, Policy, PreloadOrder, PreloadValueFrom, wildcard};
 use crate::reason::Reason;
 
-/// The libraries to preload into one container, and their order if an annotation sets it; `None` leaves `LD_PRELOAD` alone.
+/// The libraries to preload into one container, and their order if an annotation sets it; `None` doesn't change `LD_PRELOAD`.
 pub(super) type Libraries<'p> = Option<(Vec<&'p str>, Option<PreloadOrder>)>;
 
 /// A variable to add.
@@ -294,7 +294,7 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
             self.context.record_action(Action::skipped("env.LD_PRELOAD", Reason::PreloadValueFromSkipped));
             self.context.warn(
                 Reason::PreloadValueFromSkipped,
-                "LD_PRELOAD comes from a valueFrom and was left alone: libmspti.so and libtaskd.so are NOT preloaded; \
+                "LD_PRELOAD comes from a valueFrom and was left unchanged: libmspti.so and libtaskd.so are NOT preloaded; \
                  write its value out, and the libraries join it",
             );
             return;
@@ -303,7 +303,7 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
             self.context.record_action(Action::skipped("env.LD_PRELOAD", Reason::PreloadValueFromOptional));
             self.context.warn(
                 Reason::PreloadValueFromOptional,
-                "LD_PRELOAD comes from an optional valueFrom and was left alone: libmspti.so and libtaskd.so are NOT preloaded; \
+                "LD_PRELOAD comes from an optional valueFrom and was left unchanged: libmspti.so and libtaskd.so are NOT preloaded; \
                  write its value out or remove `optional`, and the libraries join it",
             );
             return;

@@ -61,7 +61,7 @@ use self::view::{Metadata, Object, PodSpec, ShapeError, Slot, Template};
 ///
 /// # Errors
 ///
-/// When a field that a decision needs has the wrong type. The caller then leaves the object alone.
+/// When a field that a decision needs has the wrong type. The caller then doesn't change the object.
 pub fn inject(kind: WorkloadKind, json: &str, policy: &Policy) -> Result<Outcome, ShapeError> {
     let object = Object::parse(kind, json)?;
     let job = if kind == WorkloadKind::Pod { None } else { object.metadata().present() };
@@ -90,7 +90,7 @@ fn inject_object(
     let mut budget = Budget::default();
     budget.spend(job.map_or(0, Metadata::annotations_length).saturating_mul(templates.len()));
     if budget.is_spent() {
-        return left_alone(Reason::ObjectTooLarge);
+        return left_unchanged(Reason::ObjectTooLarge);
     }
     if let Object::Pod(pod) = object
         && pod.metadata.present().is_some_and(|metadata| metadata.annotation(MIRROR_POD).is_some())
@@ -109,19 +109,19 @@ fn inject_object(
         outcome.templates.push(report);
         budget.count(&outcome.operations, &outcome.warnings);
         if budget.annotations_exceeded {
-            return left_alone(Reason::AnnotationsTooLarge);
+            return left_unchanged(Reason::AnnotationsTooLarge);
         }
         if budget.is_spent() {
-            return left_alone(Reason::ObjectTooLarge);
+            return left_unchanged(Reason::ObjectTooLarge);
         }
     }
     // A skip of all templates is a skip of the object.
     outcome.skip = outcome.templates.iter().map(|template| template.skip).reduce(Option::and).flatten();
     if outcome.skip.is_none() && !strategies::amend_job(kind, object, &templates, policy, &mut outcome) {
-        return left_alone(Reason::AnnotationsTooLarge);
+        return left_unchanged(Reason::AnnotationsTooLarge);
     }
     if stored_length(kind, length, &outcome.operations) > MAX_OBJECT {
-        return left_alone(Reason::ObjectTooLarge);
+        return left_unchanged(Reason::ObjectTooLarge);
     }
     outcome
 }
@@ -140,13 +140,13 @@ fn stored_length(kind: WorkloadKind, length: usize, operations: &[Operation]) ->
 }
 
 /// A partial injection would be worse than none.
-fn left_alone(reason: Reason) -> Outcome {
+fn left_unchanged(reason: Reason) -> Outcome {
     let mut outcome = Outcome { skip: Some(reason), ..Outcome::default() };
     let what = if reason == Reason::AnnotationsTooLarge { "its annotations" } else { "it" };
     outcome.warn(
         reason,
         format!(
-            "the object was left alone: with the injection {what} would be larger than the API server accepts"
+            "the object was left unchanged: with the injection {what} would be larger than the API server accepts"
         ),
     );
     outcome
@@ -217,7 +217,7 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
                 warnings.push(Warning {
                     reason: Reason::Windows,
                     message: format!(
-                        "{}a Windows pod can't preload libraries and was left alone",
+                        "{}a Windows pod can't preload libraries and was left unchanged",
                         self.prefix()
                     ),
                 });
@@ -245,7 +245,7 @@ impl<'o, 'a> TemplateInjection<'_, 'o, 'a, '_> {
                     warnings.push(Warning {
                         reason: Reason::TemplateWithoutNpu,
                         message: format!(
-                            "{}it requests no NPU, unlike others of the job, and was left alone",
+                            "{}it requests no NPU, unlike others of the job, and was left unchanged",
                             self.prefix()
                         ),
                     });

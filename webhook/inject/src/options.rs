@@ -43,7 +43,7 @@ impl<'a> Options<'a> {
         let opted_out = is_opted_out(inject);
         let affirmative = ["", "true", "yes", "on", "1", "enabled"];
         if !opted_out && !affirmative.iter().any(|value| inject.eq_ignore_ascii_case(value)) {
-            warnings.push(invalid(INJECT, inject, "write \"false\" to leave the pod alone"));
+            warnings.push(invalid(INJECT, inject, "write \"false\" to exclude the pod"));
         }
         let preload_order = match value(PRELOAD_ORDER).map(str::trim) {
             Some("first") => Some(PreloadOrder::First),

@@ -85,7 +85,7 @@ pub enum PreloadValueFrom {
     /// Rename the entry and refer to it from a new `LD_PRELOAD`.
     #[default]
     Reference,
-    /// Leave it alone and warn.
+    /// Don't change it, and warn.
     Skip,
 }
 
@@ -157,7 +157,7 @@ pub(crate) fn wildcard(pattern: &[u8], text: &[u8]) -> bool {
 
 /// Why `path` can't be an entry of `LD_PRELOAD`, or `None` when it can.
 ///
-/// ld.so splits the variable at colons and white space and knows no escape (ld.so(8)).
+/// ld.so splits the variable at colons and white space and has no escape (ld.so(8)).
 pub fn preload_path_fault(path: &str) -> Option<&'static str> {
     if !path.starts_with('/') {
         return Some("it isn't an absolute path");

@@ -41,12 +41,12 @@ pub enum Reason {
     /// The user's LD_PRELOAD comes from a valueFrom; it was renamed, and the new entry refers to it.
     #[strum(message = "Nothing; the user's value is in `SWANSONG_ORIGINAL_LD_PRELOAD`.")]
     PreloadValueFromReferenced,
-    /// The user's LD_PRELOAD comes from a valueFrom and was left alone, so the libraries aren't loaded.
+    /// The user's LD_PRELOAD comes from a valueFrom and was left unchanged, so the libraries aren't loaded.
     #[strum(
         message = "Write the value out, or set `preload.valueFrom` to `reference` in the configuration. A container that has a `SWANSONG_ORIGINAL_LD_PRELOAD` already can't be referenced."
     )]
     PreloadValueFromSkipped,
-    /// The user's LD_PRELOAD comes from an optional valueFrom and was left alone, so the libraries aren't loaded.
+    /// The user's LD_PRELOAD comes from an optional valueFrom and was left unchanged, so the libraries aren't loaded.
     #[strum(
         message = "Write the value out, or remove `optional`: a reference to a missing key would be an invalid LD_PRELOAD."
     )]
@@ -76,7 +76,7 @@ pub enum Reason {
         message = "Write `valueFrom: {fieldRef: {fieldPath: status.podIP}}`, with `fieldRef` inside `valueFrom`."
     )]
     PodIpEmpty,
-    /// LOCAL_PROXY_ENABLE is on (hardened set-up), so addresses are left alone.
+    /// LOCAL_PROXY_ENABLE is on (hardened set-up), so addresses are left unchanged.
     #[strum(message = "Nothing.")]
     LocalProxy,
     /// The port is declared under another name.

@@ -12,7 +12,7 @@ use crate::reason::Reason;
 pub struct Outcome {
     /// The requested strategies, trimmed, in the user's order.
     pub strategies: Vec<String>,
-    /// Why the whole object was left alone; `None` if at least one template was injected.
+    /// Why the whole object was left unchanged; `None` if at least one template was injected.
     pub skip: Option<Reason>,
     /// The pod templates, in the object's order.
     pub templates: Vec<TemplateReport>,
@@ -39,7 +39,7 @@ pub struct TemplateReport {
     /// Whether its pods have rank 0.
     #[serde(rename = "rankZero")]
     pub rank_zero: bool,
-    /// Why this template was left alone.
+    /// Why this template was left unchanged.
     #[serde(rename = "skipReason")]
     pub skip: Option<Reason>,
     /// Actions outside the containers: annotations copied from the job, and the node affinity.

@@ -85,7 +85,7 @@ fn named<'o, 'a>(
             warnings.push(Warning {
                 reason: Reason::InitContainer,
                 message: format!(
-                    "annotation {CONTAINERS}: {:?} is an ordinary init container and is left alone",
+                    "annotation {CONTAINERS}: {:?} is an ordinary init container and is left unchanged",
                     candidate.container.name()
                 ),
             });

@@ -25,7 +25,7 @@ pub(super) struct InjectionRequest {
 }
 
 impl InjectionRequest {
-    /// Why the whole object is left alone, if it is.
+    /// Why the whole object is left unchanged, if it is.
     pub(super) fn skip_reason(&self) -> Option<Reason> {
         match (self.any_strategy, self.templates.iter().any(|triggered| *triggered)) {
             (_, true) => None,

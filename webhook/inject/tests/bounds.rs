@@ -1,4 +1,4 @@
-//! Objects that would become too large are left alone.
+//! Objects that would become too large are left unchanged.
 
 mod support;
 
@@ -11,11 +11,11 @@ use swansong_inject::workload::WorkloadKind;
 /// Limit of an API server for requests.
 const REQUEST: usize = 3 << 20;
 
-fn is_left_alone(kind: WorkloadKind, object: &Value) {
-    is_left_alone_for(kind, object, Reason::ObjectTooLarge);
+fn is_left_unchanged(kind: WorkloadKind, object: &Value) {
+    is_left_unchanged_for(kind, object, Reason::ObjectTooLarge);
 }
 
-fn is_left_alone_for(kind: WorkloadKind, object: &Value, reason: Reason) {
+fn is_left_unchanged_for(kind: WorkloadKind, object: &Value, reason: Reason) {
     let text = object.to_string();
     assert!(text.len() < REQUEST, "{}", text.len());
     let outcome = inject(kind, &text, &Policy::default()).expect("sound");
@@ -35,22 +35,22 @@ fn volcano(tasks: usize, annotations: &Value) -> Value {
 }
 
 #[test]
-fn too_many_templates_are_left_alone() {
-    is_left_alone(WorkloadKind::VolcanoJob, &volcano(40_000, &json!({ "recover-strategy": "dump" })));
+fn too_many_templates_are_left_unchanged() {
+    is_left_unchanged(WorkloadKind::VolcanoJob, &volcano(40_000, &json!({ "recover-strategy": "dump" })));
 }
 
 #[test]
-fn a_long_path_for_many_containers_is_left_alone() {
+fn a_long_path_for_many_containers_is_left_unchanged() {
     let containers: Vec<Value> = (0..5_000).map(|number| container(&format!("c{number}"))).collect();
     for key in ["swansong.dev/libtaskd", "swansong.dev/libmspti"] {
         let annotations = json!({ "recover-strategy": "dump", key: format!("/{}", "x".repeat(4_000)) });
         let pod = json!({ "kind": "Pod", "metadata": { "annotations": annotations }, "spec": { "containers": containers } });
-        is_left_alone_for(WorkloadKind::Pod, &pod, Reason::AnnotationsTooLarge);
+        is_left_unchanged_for(WorkloadKind::Pod, &pod, Reason::AnnotationsTooLarge);
     }
 }
 
 #[test]
-fn a_long_annotation_for_many_templates_is_left_alone() {
+fn a_long_annotation_for_many_templates_is_left_unchanged() {
     let long = "x,".repeat(125_000);
     for annotations in [
         json!({ "recover-strategy": format!("dump,{long}") }),
@@ -58,7 +58,7 @@ fn a_long_annotation_for_many_templates_is_left_alone() {
         json!({ "recover-strategy": "dump", "swansong.dev/skip-preload": long }),
         json!({ "recover-strategy": "dump", "swansong.dev/inject": long }),
     ] {
-        is_left_alone(WorkloadKind::VolcanoJob, &volcano(5_000, &annotations));
+        is_left_unchanged(WorkloadKind::VolcanoJob, &volcano(5_000, &annotations));
     }
 }
 
@@ -86,32 +86,32 @@ fn annotations_length(object: &Value) -> usize {
 }
 
 #[test]
-fn annotations_that_would_exceed_the_limit_are_left_alone() {
+fn annotations_that_would_exceed_the_limit_are_left_unchanged() {
     const LIMIT: usize = 262_144;
-    is_left_alone_for(WorkloadKind::Pod, &pod_with_annotations(LIMIT - 244), Reason::AnnotationsTooLarge);
-    let mut left_alone = 0;
+    is_left_unchanged_for(WorkloadKind::Pod, &pod_with_annotations(LIMIT - 244), Reason::AnnotationsTooLarge);
+    let mut left_unchanged = 0;
     for room in (0..1_000).step_by(20) {
         let object = pod_with_annotations(LIMIT - room);
         let injected = support::pod(&object);
-        left_alone += usize::from(injected.outcome.skip.is_some());
+        left_unchanged += usize::from(injected.outcome.skip.is_some());
         assert!(annotations_length(&injected.object) <= LIMIT, "{room}");
     }
-    assert!((1..50).contains(&left_alone), "{left_alone}");
+    assert!((1..50).contains(&left_unchanged), "{left_unchanged}");
 
     let template = json!({ "metadata": pod_with_annotations(LIMIT - 300)["metadata"], "spec": { "containers": [{ "name": "ascend" }] } });
     let job = json!({ "kind": "Job", "spec": { "tasks": [{ "template": template }] } });
-    is_left_alone_for(WorkloadKind::VolcanoJob, &job, Reason::AnnotationsTooLarge);
+    is_left_unchanged_for(WorkloadKind::VolcanoJob, &job, Reason::AnnotationsTooLarge);
 }
 
 #[test]
-fn an_object_near_the_limit_of_etcd_is_left_alone() {
+fn an_object_near_the_limit_of_etcd_is_left_unchanged() {
     let pod = |length: usize| {
         json!({
             "kind": "Pod", "metadata": { "annotations": { "recover-strategy": "dump" } },
             "spec": { "containers": [{ "name": "ascend", "args": ["x".repeat(length)] }] },
         })
     };
-    is_left_alone(WorkloadKind::Pod, &pod(1_570_000));
+    is_left_unchanged(WorkloadKind::Pod, &pod(1_570_000));
     assert_eq!(support::pod(&pod(1_400_000)).outcome.skip, None);
 }
 

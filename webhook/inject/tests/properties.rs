@@ -275,7 +275,7 @@ proptest! {
     }
 
     #[test]
-    fn only_our_own_fields_are_changed((kind, object) in an_object(), policy in a_policy()) {
+    fn only_swansongs_fields_are_changed((kind, object) in an_object(), policy in a_policy()) {
         for path in run(kind, &object, &policy).paths() {
             let ours = path.contains("/containers/") && (path.contains("/env") || path.contains("/ports"))
                 || path.ends_with("/metadata")
@@ -310,7 +310,7 @@ proptest! {
         let before = affinity::may_run_on(&object["spec"], &node);
         let after = affinity::may_run_on(&injected.object["spec"], &node);
         let asked = injected.outcome.operations.iter().any(|operation| operation.path.contains("/affinity"));
-        if policy.node_readiness == NodeReadiness::Require && asked && !affinity::speaks_of_readiness(&object) {
+        if policy.node_readiness == NodeReadiness::Require && asked && !affinity::has_readiness_term(&object) {
             prop_assert_eq!(after, before && node["labels"]["swansong.dev/dump-ready"] == "true");
         } else if policy.node_readiness == NodeReadiness::Require {
             prop_assert!(before || !after, "a node the user excluded");

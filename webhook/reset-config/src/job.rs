@@ -33,7 +33,7 @@ impl JobKind {
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
     }
 
-    /// Whether a job with this status has succeeded or failed for good.
+    /// Whether a job with this status has succeeded or failed permanently.
     ///
     /// Sources: kubeflow/common `pkg/util/status.go` `IsSucceeded`, `IsFailed`; Volcano
     /// `pkg/controllers/job/state/factory.go`, phases of its finished state. An aborted Volcano Job may be resumed.
@@ -55,7 +55,7 @@ impl JobKind {
 pub struct Job<'a> {
     pub kind: JobKind,
     pub metadata: &'a ObjectMeta,
-    /// Whether it has succeeded or failed for good. Metadata alone doesn't say so.
+    /// Whether it has succeeded or failed permanently. Metadata doesn't contain that.
     pub is_finished: bool,
 }
 

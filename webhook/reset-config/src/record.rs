@@ -1,4 +1,4 @@
-//! What the controller remembers of a job between two reconciles.
+//! The controller's state of a job between two reconciles.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! The JSON of a response.
 //!
-//! A struct of our own, since kube writes `patch` as an array of numbers where the API wants base64 text
+//! It is a separate struct, since kube writes `patch` as an array of numbers where the API requires base64 text
 //! (kube-rs/kube#1781).
 
 use base64::Engine;

@@ -14,7 +14,7 @@ pub(super) struct ReviewDeadlines {
     pub(super) memory: Instant,
     /// Until when the whole body must have arrived.
     pub(super) body: Instant,
-    /// When the API server stops waiting, if it said so.
+    /// When the API server stops waiting, if the request contains that.
     pub(super) caller: Option<Instant>,
 }
 

@@ -79,7 +79,7 @@ impl Limits {
         http::Limits {
             connections: self.connections,
             pending: self.handshakes,
-            // A client that was active a moment ago may be between two requests.
+            // A client that was active within the last second may be between two requests.
             min_idle: Duration::from_secs(1),
             timeouts: Timeouts {
                 handshake: self.handshake,

@@ -46,7 +46,7 @@ pub struct Fault {
     pub sources: BTreeSet<String>,
     /// How far it has come.
     pub phase: Phase,
-    /// What this process knows of its delivery.
+    /// The delivery in this process.
     #[serde(skip)]
     pub delivery: Delivery,
 }
@@ -83,13 +83,13 @@ pub enum Phase {
     Settling,
     /// Something keeps it from being sent.
     Blocked(BlockReason),
-    /// It goes with the next batch.
+    /// It is sent with the next batch.
     Ready,
     /// It was part of a batch, and ClusterD doesn't show it yet.
     Sent,
     /// ClusterD shows it.
     Confirmed,
-    /// It was taken back after its jobs ended, although it is still reported.
+    /// It was withdrawn after its jobs ended, although it is still reported.
     Withdrawn,
     /// No source reports it any longer; its end is sent until ClusterD shows it no more.
     Ending,
@@ -104,7 +104,7 @@ pub enum BlockReason {
     NotHandled,
     /// No enabled source can report its end.
     SourceDisabled,
-    /// ClusterD learns of it from the device plugin.
+    /// ClusterD has it from the device plugin.
     ReportedByDevicePlugin,
     /// An earlier fault of the same code hasn't ended at ClusterD.
     PreviousEnding,
@@ -112,7 +112,7 @@ pub enum BlockReason {
     Preflight,
     /// ClusterD would end ranks and no checkpoint would be saved.
     NothingSaved,
-    /// ClusterD refused it for good.
+    /// ClusterD refused it, and it isn't sent again.
     Refused(String),
 }
 
@@ -165,7 +165,7 @@ impl Fault {
         matches!(self.phase, Phase::Sent | Phase::Confirmed | Phase::Withdrawn | Phase::Ending)
     }
 
-    /// A fault that only ClusterD remembers, with what its id says: enough to take it back.
+    /// A fault that only ClusterD has, derived from its id, which is enough to withdraw it.
     pub fn from_id(id: &str) -> Self {
         let parsed = FaultId::parse(id);
         let subject = parsed.as_ref().map_or(Subject::Node, |id| id.subject);
@@ -175,7 +175,7 @@ impl Fault {
             code: parsed.as_ref().map_or(Code::from(0), |id| id.code.clone()),
             classification: Classification {
                 level: Level::NotHandleFault,
-                reason: "only ClusterD knows it".to_owned(),
+                reason: "only ClusterD has it".to_owned(),
             },
             severity: None,
             name: None,

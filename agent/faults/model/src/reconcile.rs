@@ -28,21 +28,20 @@ const CONFIRM: Duration = Duration::from_secs(8);
 /// ClusterD is expected to show a fault or an end after so many attempts.
 const ATTEMPTS: u32 = 3;
 
-/// After so many unconfirmed ends the next fault of the same code isn't held up any longer.
+/// After so many unconfirmed ends the next fault of the same code isn't delayed any longer.
 const GIVE_UP: u32 = 7;
 
-/// What an operator configures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// How long a fault that ends ranks has to be reported. ClusterD doesn't take a kill back, and the device plugin
+    /// How long a fault that ends ranks has to be reported. ClusterD doesn't undo a kill, and the device plugin
     /// publishes a fault up to five seconds after it occurred.
     pub settle: Duration,
     /// How long a fault has to be reported that ClusterD handles only where a job asks for it.
     pub settle_sub_health: Duration,
     /// Whether faults about which ClusterD does nothing are sent too.
     pub notices: bool,
-    /// Whether a fault is withdrawn when the jobs that it hit have dumped: a rescheduled job or a restarted ClusterD would
-    /// die of it again.
+    /// Whether a fault is withdrawn when the jobs that it hit have dumped: otherwise it would end a
+    /// rescheduled job, and so would a restart of ClusterD.
     pub withdraw_after_dump: bool,
     /// Whether jobs may ask, by `swansong.dev/fast-dump`, that their lost ranks are reported directly.
     pub fast_dump: bool,
@@ -105,7 +104,7 @@ pub struct Plan {
     pub wake: Option<Duration>,
 }
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Completed {
     /// ClusterD accepted these.
@@ -168,7 +167,7 @@ impl Reconciler {
         self.backoff.trouble()
     }
 
-    /// The jobs that `id` hit have ended: it is taken back.
+    /// Withdraws the fault `id`, whose jobs have ended.
     pub fn withdraw(&self, tracker: &mut FaultTracker, id: &str) {
         let parts = tracker.parts();
         if let Some(fault) = parts.faults.get_mut(id)
@@ -269,7 +268,7 @@ impl Reconciler {
         }
     }
 
-    /// ClusterD refused a fault for good, or would.
+    /// ClusterD refused a fault, or would, so it isn't sent again.
     pub fn refuse(&mut self, tracker: &mut FaultTracker, outbound: &OutboundFault, why: &str, now: Duration) {
         self.suspects.remove(&outbound.fault.id);
         self.answered(tracker, outbound, Some(why), now);
@@ -292,7 +291,7 @@ impl Reconciler {
         let is_end = outbound.assertion == Assertion::Recover;
         let is_gone = match (&fault.phase, refusal) {
             _ if fault.kind == FaultKind::Notice => true,
-            // It ended while the batch was in flight; its end goes next.
+            // It ended while the batch was in flight; its end is sent next.
             (Phase::Ending, _) if !is_end => return,
             (Phase::Sent, Some(why)) => {
                 fault.phase = Phase::Blocked(BlockReason::Refused(why.to_owned()));

@@ -22,7 +22,7 @@ pub enum BatchError {
     /// No answer, or one that asks for time.
     Unavailable {
         why: String,
-        /// How long the receiver wants to be left alone.
+        /// The delay that the receiver requests.
         retry_after: Option<Duration>,
     },
     /// An answer that isn't documented.

@@ -250,7 +250,7 @@ impl FaultTracker {
         }
     }
 
-    /// No source reports the fault. It is forgotten at once if ClusterD can't know it.
+    /// No source reports the fault. It is removed at once if ClusterD can't have it.
     fn end(&mut self, key: Key, changes: &mut Vec<Change>) {
         let Some(id) = self.active.remove(&key) else { return };
         let Some(fault) = self.faults.get_mut(&id) else { return };

@@ -75,7 +75,7 @@ impl Pipeline {
         None
     }
 
-    /// Checks what became of jobs when that is due, or answers when it is.
+    /// Checks the outcomes of jobs if that is due; otherwise returns when it is.
     pub(super) fn check_outcomes(&mut self, now: Duration) -> Option<Duration> {
         match self.outcomes.due(now) {
             Ok(open) => {
@@ -147,7 +147,7 @@ impl Pipeline {
             }
             (Assertion::Recover, Cause::New) => self.parts.events.recovery_relayed(fault),
             (_, Cause::Withdrawal) => self.parts.events.withdrawn(fault, "the jobs that it hit have ended"),
-            (_, Cause::Unknown) => self.parts.events.withdrawn(fault, "only ClusterD knew it"),
+            (_, Cause::Unknown) => self.parts.events.withdrawn(fault, "only ClusterD had it"),
             _ => {}
         }
     }

@@ -154,7 +154,7 @@ impl Universe {
     pub(super) fn kill(&mut self) {
         self.process.take();
         self.forgetful |= self.path.is_file();
-        // A container needs a moment to start.
+        // A container doesn't start at once.
         self.now += 1000;
         self.process = Some(Process::start(&self.path, self.time()));
         self.reclassify();

@@ -197,7 +197,7 @@ impl Dcmi {
                 let listed: BTreeSet<_> =
                     state.devices.iter().map(|device| Subject::Npu(device.physical)).collect();
                 let why = "the driver doesn't list it any more";
-                let gone = shared.reported.difference(&listed).map(|subject| blind(*subject, why));
+                let gone = shared.reported.difference(&listed).map(|subject| unavailable(*subject, why));
                 let mut updates: Vec<SourceUpdate> = gone.collect();
                 // The driver answers again. It reports nothing else of the node as a whole.
                 updates.push(SourceUpdate::Snapshot {
@@ -220,7 +220,7 @@ impl Dcmi {
             Line::Trouble(problem) => {
                 warn!(problem, "the devices can't be watched yet");
                 progress.failed(&problem);
-                vec![blind(Subject::Node, &problem)]
+                vec![unavailable(Subject::Node, &problem)]
             }
             Line::Ended(_) => Vec::new(),
         }
@@ -237,7 +237,7 @@ impl Source for Dcmi {
             shared.state = None;
             shared.before = sum(shared.before, std::mem::take(&mut shared.now));
             let all = shared.reported.iter().copied().chain([Subject::Node]);
-            all.map(|subject| blind(subject, &ended.0)).collect()
+            all.map(|subject| unavailable(subject, &ended.0)).collect()
         };
         for update in unavailable {
             // Without a pipeline there is nothing to report.
@@ -256,7 +256,7 @@ enum Problem {
     Here(String),
 }
 
-fn blind(subject: Subject, why: &str) -> SourceUpdate {
+fn unavailable(subject: Subject, why: &str) -> SourceUpdate {
     SourceUpdate::Unavailable { subject, reason: why.to_owned() }
 }
 

@@ -131,7 +131,7 @@ async fn fault_without_an_answer_is_withdrawn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fault_that_is_not_shown_is_withdrawn_all_the_same() {
+async fn fault_that_is_not_shown_is_still_withdrawn() {
     let clusterd = Fake { is_deaf: true, ..Fake::default() };
     let started = Instant::now();
     let report = clusterd.rehearse(pending()).await;

@@ -1,6 +1,6 @@
 //! A small stand-in for ascend-operator.
 //!
-//! It makes of an AscendJob what the real one makes (facts taken from MindCluster `22bb3d98` and
+//! It creates the same objects for an AscendJob as the real one (facts taken from MindCluster `22bb3d98` and
 //! from Pods that the real one created): the rank-0 Service, once, from the ports of the *job's*
 //! template, and Pods that carry the template's own labels and annotations but none of the job's.
 //! What it leaves out has no part in a dying checkpoint: PodGroups, rank tables, restarts, status,

@@ -170,7 +170,7 @@ fn captured(name: &str) -> Option<Value> {
     Some(serde_json::from_str(&text).unwrap())
 }
 
-/// Where real Pods are at hand, ours are the same but for what the API server adds.
+/// Where real Pods are available, these are the same but for what the API server adds.
 #[test]
 fn pods_are_those_of_the_real_operator() {
     let cases = [

@@ -84,7 +84,7 @@ async fn rehearsal_proves_the_way_by_grpc_beside_a_running_agent() {
     assert_eq!(scene.rehearsed(), (vec!["occur".to_owned(), "recover".to_owned()], vec![31]));
     assert!(!scene.is_shown());
 
-    // The agent has read what ClusterD shows, at the latest when it sends a fault, and leaves a rehearsal alone.
+    // The agent has read what ClusterD shows, at the latest when it sends a fault, and ignores a rehearsal.
     let mut command = scene.rehearsal(&["--force"]);
     let rehearsal = command.spawn().unwrap();
     scene.shown().await;

@@ -22,7 +22,7 @@ const CONFIG: &str = "clusterd: {dial: false}\npreload: {grace: 2s, interval: 1s
 struct Case {
     name: &'static str,
     annotations: Value,
-    /// What the start script makes of the environment.
+    /// The environment after the start script.
     env: &'static [&'static str],
     user: i64,
     event: &'static str,

@@ -53,7 +53,7 @@ pub async fn shared(tier: Tier) -> Result<&'static Cluster, Error> {
 /// [`shared`], or nothing where this machine can't have such a cluster.
 ///
 /// For tests that are to be passed over on a developer's machine without root, say. With `CI` set
-/// what is missing is an error all the same: a test that never runs proves nothing.
+/// what is missing is still an error: a test that never runs proves nothing.
 pub async fn shared_if_possible(tier: Tier) -> Result<Option<&'static Cluster>, Error> {
     match shared(tier).await {
         Err(error @ Error::Prerequisites(_)) if std::env::var_os("CI").is_none() => {

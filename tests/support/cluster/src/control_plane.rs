@@ -179,7 +179,7 @@ fn audit_policy() -> String {
 }
 
 fn start_etcd(work: &WorkDir, programs: &Programs, running: &mut Vec<Program>) -> Result<String, Error> {
-    // A socket in our own folder: no port to collide, and the folder's mode guards it.
+    // A socket in the cluster's folder: no port to collide, and the folder's mode guards it.
     let socket = format!("unix://{}", work.path().join("etcd.sock").display());
     let mut command = process::bound(programs.path("etcd"));
     command.arg("--data-dir").arg(work.subdirectory("etcd")?);
@@ -233,13 +233,13 @@ fn api_server(
     if network.is_none() {
         // The kubernetes Service would have to lead to a loopback address, which isn't allowed.
         command.arg("--endpoint-reconciler-type=none");
-        // No controller makes the default accounts that this plugin wants pods to have.
+        // No controller makes the default accounts that this plugin requires.
         command.arg("--disable-admission-plugins=ServiceAccount");
     }
     command
 }
 
-/// A port that was free a moment ago.
+/// A port that was free when it was checked.
 fn free_port(host: Ipv4Addr) -> Result<u16, Error> {
     let listener = TcpListener::bind((host, 0)).map_err(Error::io(format!("find a free port on {host}")))?;
     Ok(listener.local_addr().map_err(Error::io("read a port number"))?.port())

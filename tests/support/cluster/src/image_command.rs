@@ -23,7 +23,7 @@ pub(crate) struct Image {
     /// Any other file; its execute permission is kept in the image.
     #[arg(long = "file", value_name = "FILE=PATH", value_parser = parse_placement)]
     files: Vec<(PathBuf, String)>,
-    /// An empty folder that everybody may write to, such as /tmp.
+    /// An empty folder that all users may write to, such as /tmp.
     #[arg(long, value_name = "PATH")]
     scratch: Vec<String>,
     /// A word of the entrypoint; say it once for each word.

@@ -100,7 +100,7 @@ async fn a_service_leads_to_its_pods() {
     })
     .await
     .unwrap();
-    // The way of everybody else: kube-proxy.
+    // All other clients use kube-proxy.
     let address = service.spec.unwrap().cluster_ip.unwrap();
     eventually("this process reaches the Service", TIMEOUT, || {
         tokio::net::TcpStream::connect((address.as_str(), 80))

@@ -2,7 +2,7 @@
 //!
 //! The user's affinity is extended, never replaced. Terms of a *required* affinity are alternatives, so each of them gets
 //! the requirement; a *preferred* one becomes a further term. An affinity or `nodeSelector` that already names the label
-//! is left alone.
+//! is left unchanged.
 
 use serde_json::{Value, json};
 use swansong_api::labels::DUMP_READY;

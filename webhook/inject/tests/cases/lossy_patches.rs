@@ -22,7 +22,7 @@ fn native_sidecars_are_kept_unless_named() {
 }
 
 #[test]
-fn ordinary_init_containers_are_left_alone_even_when_named() {
+fn ordinary_init_containers_are_left_unchanged_even_when_named() {
     let mut object = ascend(json!({}));
     object["spec"]["initContainers"] = json!([{"name": "fetch"}]);
     object["metadata"]["annotations"]["swansong.dev/containers"] = json!("ascend,fetch");

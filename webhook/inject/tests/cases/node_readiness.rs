@@ -71,7 +71,7 @@ fn a_requirement_is_added_to_every_alternative() {
             ActionKind::Merged,
             Reason::NodeReadiness,
         ),
-        // Empty terms are left alone.
+        // Empty terms are left unchanged.
         (
             json!([null, {}, {"matchExpressions": []}, {"matchExpressions": [zone()]}]),
             json!([null, {}, {"matchExpressions": []}, {"matchExpressions": [zone(), ready()]}]),

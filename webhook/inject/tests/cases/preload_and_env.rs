@@ -172,7 +172,7 @@ fn resources_do_not_affect_a_chosen_container() {
 }
 
 #[test]
-fn windows_pods_are_left_alone() {
+fn windows_pods_are_left_unchanged() {
     for (key, value) in
         [("os", json!({"name": "windows"})), ("nodeSelector", json!({"kubernetes.io/os": "windows"}))]
     {
@@ -245,7 +245,7 @@ fn a_library_of_the_user_at_another_path_counts_as_ours() {
 }
 
 #[test]
-fn an_optional_preload_is_left_alone_with_a_warning() {
+fn an_optional_preload_is_left_unchanged_with_a_warning() {
     for key in ["configMapKeyRef", "secretKeyRef"] {
         let source = json!({key: {"name": "c", "key": "k", "optional": true}});
         let object = ascend(json!({"env": [{"name": "LD_PRELOAD", "valueFrom": source}]}));

@@ -119,7 +119,7 @@ fn negative_values_of_inject_opt_out() {
 }
 
 #[test]
-fn mirror_pods_are_left_alone() {
+fn mirror_pods_are_left_unchanged() {
     let mut object = ascend(json!({}));
     object["metadata"]["annotations"]["kubernetes.io/config.mirror"] = json!("0123");
     let injected = pod(&object);

@@ -147,13 +147,13 @@ class LauncherHook(unittest.TestCase):
         self.assertIn("SignalException: signal 15", launcher.stderr.read())
         self.assertEqual(launcher.stdout.read(), "")
 
-    def test_agent_with_other_parameters_is_left_alone(self):
+    def test_agent_with_other_parameters_is_left_unchanged(self):
         agent = AGENT.replace("(self, msg)", "(self, msg, reason='none')")
         launcher = self.start(Image(agent), TTP_PORT="1")
         self.assertIn("not as expected", read_until(launcher.stderr, "not active"))
         self.assertEqual(launcher.stdout.read(), "exiting after 203\n")
 
-    def test_module_without_agent_is_left_alone(self):
+    def test_module_without_agent_is_left_unchanged(self):
         launcher = self.start(Image("VERSION = 2\n"), "import %s as m; print(m.VERSION)" % AGENT_MODULE[:-3].replace("/", "."))
         self.assertIn("not as expected", read_until(launcher.stderr, "not active"))
         self.assertEqual(launcher.stdout.read(), "2\n")

@@ -1,4 +1,4 @@
-//! Affinities of every shape, and what Kubernetes makes of them.
+//! Affinities of every shape, and how Kubernetes evaluates them.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -111,7 +111,7 @@ pub(super) fn node() -> impl Strategy<Value = Value> {
     })
 }
 
-pub(super) fn speaks_of_readiness(object: &Value) -> bool {
+pub(super) fn has_readiness_term(object: &Value) -> bool {
     object["spec"].to_string().contains(LABEL)
 }
 

@@ -1,7 +1,7 @@
 //! Tracks whether the device plugin is alive, and which faults it publishes.
 //!
 //! It writes the ConfigMap at every change, and every five minutes otherwise. As clocks of nodes differ, freshness depends on
-//! when the time in the ConfigMap was last observed to change. All times here are milliseconds of our own monotonic clock.
+//! when the time in the ConfigMap was last observed to change. All times here are milliseconds of a monotonic clock.
 
 use super::{ConfigMapData, DeviceInfo, InvalidDeviceInfo};
 use crate::code::Code;

@@ -108,7 +108,7 @@ impl Reconciler {
             }
             Phase::Confirmed if !shown && self.is_confirmable => {
                 fault.phase = Phase::Sent;
-                // What an earlier process knew may have ended by now.
+                // A fault of an earlier process may have ended since.
                 let grace = if reported_since_start { now } else { self.started + RESYNC_GRACE };
                 fault.delivery.retry_at = grace.max(now);
                 fault.delivery.answered_at = None;

@@ -9,7 +9,7 @@ impl FaultTracker {
     /// Replaces the rules. `complete` says whether the rules of the cluster are among them.
     pub fn set_rules(&mut self, rules: Rules, complete: bool, now: u64) {
         match self.saved_tracks.take() {
-            // Tracks without a rule are forgotten, so they wait until all rules are known.
+            // Tracks without a rule are removed, so this waits until all rules are known.
             Some(tracks) if complete => self.escalation = EscalationTracker::with_tracks(rules, tracks),
             waiting => {
                 self.saved_tracks = waiting;

@@ -64,7 +64,7 @@ fn fault_that_clusterd_does_not_show_is_sent_again_under_its_id() {
     let mut node = Node::sent(Level::SubHealthFault, seconds(30));
     let id = node.id();
     node.observe(&[], seconds(32));
-    assert!(node.plan(seconds(32)).batch.is_empty(), "ClusterD needs a moment");
+    assert!(node.plan(seconds(32)).batch.is_empty(), "ClusterD's ConfigMap may be late");
     let mut now = seconds(39);
     for round in 1..=3 {
         node.observe(&[], now);
@@ -186,7 +186,7 @@ fn refused_end_is_done_only_when_clusterd_shows_nothing() {
     now += CONFIRM;
     node.reconciler.observe(&mut node.tracker, &Observed::default(), now);
     assert_eq!(*node.phase(), Phase::Ending, "what isn't observed doesn't prove that it ended");
-    // It is sent again, ever more rarely.
+    // It is sent again with growing intervals.
     let (mut observations, mut batches) = (0, 0);
     while now < Duration::from_hours(1) {
         let plan = node.plan(now);

@@ -167,7 +167,7 @@ fn invalid_fault_is_found_and_the_others_arrive() {
     assert_eq!((accepted, refused), (vec![1, 3], vec![2]));
     let refused = |fault: &&Fault| matches!(fault.phase, Phase::Blocked(BlockReason::Refused(_)));
     assert_eq!(node.tracker.faults().filter(refused).count(), 1);
-    // It is forgotten when it ends, since ClusterD doesn't have it.
+    // It is removed when it ends, since ClusterD doesn't have it.
     node.report(&[1, 3]);
     assert_eq!(node.tracker.faults().count(), 2);
 }
