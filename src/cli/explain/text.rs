@@ -167,6 +167,7 @@ fn short(reason: Reason) -> &'static str {
     match reason {
         Reason::Required => "was missing",
         Reason::AlreadyPresent => "already right",
+        Reason::AddedToPods => "added to each Pod when it is created",
         Reason::StrategyCopied | Reason::OptionCopied => "copied from the job",
         other => sentence(other),
     }

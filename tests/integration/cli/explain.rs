@@ -164,7 +164,7 @@ fn other_kinds_that_request_a_dump_are_warned_about() {
 
 #[test]
 fn a_note_is_not_a_warning() {
-    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: w, labels: {replica-type: worker}, annotations: {recover-strategy: dump}}\nspec: {hostNetwork: true, containers: [{name: ascend}]}\n";
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: w, labels: {replica-type: worker}, annotations: {recover-strategy: dump}}\nspec: {hostNetwork: true, containers: [{name: ascend, env: [{name: MASTER_ADDR, value: 10.0.0.1}]}]}\n";
     let documents = documents(pod);
     assert_eq!(documents[0]["warnings"].as_array().map(Vec::len), Some(0));
     assert!(documents[0]["notes"].to_string().contains("HostNetworkNotRankZero"), "{}", documents[0]);

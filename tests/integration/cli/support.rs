@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use swansong_inject::launcher_hook::MODULE;
 
 use serde_json::Value;
 
@@ -71,8 +72,21 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// The output with a placeholder for the text of the launcher hook, in YAML blocks and in quotes.
+fn without_hook(output: &str) -> String {
+    let quoted = serde_json::to_string(MODULE).expect("a string");
+    let output = output.replace(&quoted, "\"(the launcher hook)\"");
+    (2..40).fold(output, |output, indent| {
+        let indent = " ".repeat(indent);
+        let line = |line: &str| if line.is_empty() { "\n".to_owned() } else { format!("{indent}{line}\n") };
+        output
+            .replace(&MODULE.lines().map(line).collect::<String>(), &format!("{indent}(the launcher hook)\n"))
+    })
+}
+
 /// Compares with the snapshot `name` of the fixtures.
 pub(crate) fn assert_expected(name: &str, actual: &str) {
+    let actual = without_hook(actual);
     insta::with_settings!({
         snapshot_path => workloads().join("expected"),
         prepend_module_to_snapshot => false,

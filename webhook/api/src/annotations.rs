@@ -16,21 +16,29 @@ pub const SKIP_PRELOAD: &str = "swansong.dev/skip-preload";
 pub const LIBTASKD: &str = "swansong.dev/libtaskd";
 /// Path of libmspti.so in the image.
 pub const LIBMSPTI: &str = "swansong.dev/libmspti";
-/// `"true"` makes the agent report lost ranks to ClusterD directly.
+/// `"true"` makes the agent end the rank of a lost device at once.
 pub const FAST_DUMP: &str = "swansong.dev/fast-dump";
+/// `"false"` excludes a job from the launcher hook; `"true"` includes one for which other strategies than `dump` act too.
+pub const PROTECT_DUMP: &str = "swansong.dev/protect-dump";
 
 /// `first` or `last`: the position of Swansong's libraries in `LD_PRELOAD`.
 pub const PRELOAD_ORDER: &str = "swansong.dev/preload-order";
 
 /// Swansong's options, in the order in which they are copied from a job to its pod templates.
-pub const OPTIONS: [&str; 7] =
-    [INJECT, CONTAINERS, SKIP_PRELOAD, PRELOAD_ORDER, LIBTASKD, LIBMSPTI, FAST_DUMP];
+pub const OPTIONS: [&str; 8] =
+    [INJECT, CONTAINERS, SKIP_PRELOAD, PRELOAD_ORDER, LIBTASKD, LIBMSPTI, PROTECT_DUMP, FAST_DUMP];
 
 /// Written by the kubelet on mirror Pods of static Pods, whose processes a change of the mirror Pod doesn't affect.
 pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 
 /// Index of a Pod of an Indexed Job. Also a label since Kubernetes 1.28.
 pub const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+
+/// The text of the launcher hook, written by Swansong and mounted as [`MODULE_FILE`](crate::launcher_hook::MODULE_FILE).
+pub const LAUNCHER_HOOK_MODULE: &str = "swansong.dev/launcher-hook.py";
+/// The line that loads the launcher hook, written by Swansong and mounted as
+/// [`PTH_FILE`](crate::launcher_hook::PTH_FILE).
+pub const LAUNCHER_HOOK_PTH: &str = "swansong.dev/launcher-hook.pth";
 
 /// The [`Record`](crate::record::Record) of an injection, written by Swansong.
 pub const INJECTED: &str = "swansong.dev/injected";

@@ -4,6 +4,16 @@
 pub const POD_IP: &str = "POD_IP";
 /// Port of MindIO's controller.
 pub const TTP_PORT: &str = "TTP_PORT";
+/// Address of MindIO's controller, for the training processes of PyTorch.
+pub const TTP_ADDR: &str = "TTP_ADDR";
+/// Address of MindIO's controller, for the training processes of MindSpore.
+pub const MS_TFT_IP: &str = "MS_TFT_IP";
+/// Port of MindIO's controller, for the training processes of MindSpore.
+pub const MS_TFT_PORT: &str = "MS_TFT_PORT";
+/// The longest time that MindIO's controller lets a dump, or another action, take, in seconds.
+pub const SAVE_LIMIT: &str = "TTP_NORMAL_ACTION_TIME_LIMIT";
+/// How long MindIO's controller waits for an order of ClusterD, in seconds.
+pub const ORDER_LIMIT: &str = "MINDIO_WAIT_MINDX_TIME";
 /// `on` makes TaskD take part in recovery.
 pub const TASKD_PROCESS_ENABLE: &str = "TASKD_PROCESS_ENABLE";
 /// Libraries that ld.so loads before all others.
@@ -18,6 +28,10 @@ pub const PROCESS_RECOVER: &str = "PROCESS_RECOVER";
 pub const HIGH_AVAILABILITY: &str = "HIGH_AVAILABILITY";
 /// Strategies of a MindSpore job, set by ascend-operator on its Pods; `{TTP:1}` means `dump`.
 pub const MS_ENABLE_TFT: &str = "MS_ENABLE_TFT";
+/// Address of rank 0 for a PyTorch Pod, set by ascend-operator.
+pub const MASTER_ADDR: &str = "MASTER_ADDR";
+/// Address of the scheduler for a MindSpore Pod, set by ascend-operator.
+pub const MS_SCHED_HOST: &str = "MS_SCHED_HOST";
 /// Role of a MindSpore process; `MS_SCHED` is the scheduler.
 pub const MS_ROLE: &str = "MS_ROLE";
 /// Rank of a PyTorch Pod.

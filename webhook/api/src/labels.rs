@@ -6,6 +6,13 @@ pub const DUMP_READY: &str = "swansong.dev/dump-ready";
 /// Label of a job and its PodGroup; ClusterD recovers the job only if it is `on`.
 pub const PROCESS_RECOVER_ENABLE: &str = "process-recover-enable";
 
+/// Label of a job: how Volcano's plugin deletes the Pods of a job with a fault.
+pub const FAULT_SCHEDULING: &str = "fault-scheduling";
+/// Label of a job: what is done about degraded devices; `hotSwitch` adds a strategy to the job's own.
+pub const SUB_HEALTHY_STRATEGY: &str = "subHealthyStrategy";
+/// Label of an AscendJob: `pytorch`, `mindspore` or `tensorflow`.
+pub const FRAMEWORK: &str = "framework";
+
 /// Replica type of a Pod, written by ascend-operator.
 pub const REPLICA_TYPE: &str = "replica-type";
 /// The replica type under Kubeflow's name.

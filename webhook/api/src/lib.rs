@@ -4,6 +4,7 @@
 pub mod annotations;
 pub mod env;
 pub mod labels;
+pub mod launcher_hook;
 pub mod node;
 pub mod ports;
 pub mod preload;

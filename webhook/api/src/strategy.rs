@@ -30,6 +30,12 @@ impl<'a> Strategies<'a> {
         self.tokens.iter().any(|token| triggers.iter().any(|trigger| trigger == token))
     }
 
+    /// Whether `dump` is the only strategy that acts: every job has `exit`, and MindCluster ignores unknown tokens.
+    pub fn is_dump_only(&self) -> bool {
+        let mut known = self.tokens.iter().filter(|token| KNOWN.contains(token));
+        self.tokens.contains(&"dump") && known.all(|token| matches!(*token, "dump" | "exit"))
+    }
+
     /// The list without blanks and empty tokens.
     pub fn normalised(&self) -> String {
         self.tokens.join(",")
@@ -98,6 +104,21 @@ mod tests {
             let strategies = Strategies::parse(raw);
             assert_eq!(strategies.normalised(), normalised, "{raw:?}");
             assert_eq!(strategies.is_padded(), padded, "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn dump_acts_alone_beside_exit_and_unknown_tokens() {
+        for (raw, expected) in [
+            ("dump", true),
+            ("exit, dump", true),
+            ("dump,oops", true),
+            ("recover,dump", false),
+            ("dump,elastic-training", false),
+            ("exit", false),
+            ("", false),
+        ] {
+            assert_eq!(Strategies::parse(raw).is_dump_only(), expected, "{raw:?}");
         }
     }
 

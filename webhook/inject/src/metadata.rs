@@ -10,7 +10,7 @@ use super::view::{Metadata, Slot};
 use crate::reason::Reason;
 
 /// The API server's limit for the annotations of an object, in bytes of keys and values.
-const MAX_ANNOTATIONS: usize = 256 << 10;
+pub(super) const MAX_ANNOTATIONS: usize = 256 << 10;
 
 #[derive(Debug, Default)]
 pub(super) struct MetadataChanges {

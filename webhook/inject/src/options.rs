@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use swansong_api::annotations::{
-    CONTAINERS, FAST_DUMP, INJECT, LIBMSPTI, LIBTASKD, PRELOAD_ORDER, SKIP_PRELOAD, is_opted_out,
+    CONTAINERS, FAST_DUMP, INJECT, LIBMSPTI, LIBTASKD, PRELOAD_ORDER, PROTECT_DUMP, SKIP_PRELOAD,
+    is_opted_out,
 };
 
 use super::report::Warning;
@@ -26,6 +27,10 @@ pub struct Options<'a> {
     pub libtaskd: Option<&'a str>,
     /// Usable path of libmspti.so.
     pub libmspti: Option<&'a str>,
+    /// Whether the job wants the launcher hook, if it says so.
+    pub protect_dump: Option<bool>,
+    /// Whether the rank of a lost device is ended at once.
+    pub fast_dump: bool,
 }
 
 impl<'a> Options<'a> {
@@ -54,13 +59,16 @@ impl<'a> Options<'a> {
             }
             None => None,
         };
-        if let Some(other) = value(FAST_DUMP).filter(|value| !matches!(*value, "true" | "false" | "")) {
-            warnings.push(invalid(
-                FAST_DUMP,
-                other,
-                "write \"true\" to report lost ranks to ClusterD directly",
-            ));
-        }
+        let mut flag = |key| match value(key).map(str::trim) {
+            Some("true") => Some(true),
+            Some("false") => Some(false),
+            Some("") | None => None,
+            Some(other) => {
+                warnings.push(invalid(key, other, "write \"true\" or \"false\""));
+                None
+            }
+        };
+        let (protect_dump, fast_dump) = (flag(PROTECT_DUMP), flag(FAST_DUMP) == Some(true));
         let containers = value(CONTAINERS).map(list);
         if containers.as_ref().is_some_and(HashSet::is_empty) {
             warnings.push(invalid(CONTAINERS, "", "name the containers, separated by commas, or remove it"));
@@ -78,6 +86,8 @@ impl<'a> Options<'a> {
         Self {
             opted_out,
             preload_order,
+            protect_dump,
+            fast_dump,
             libtaskd: path(LIBTASKD),
             libmspti: path(LIBMSPTI),
             containers: containers.filter(|names| !names.is_empty()),

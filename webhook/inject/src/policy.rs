@@ -31,6 +31,61 @@ pub struct Policy {
     pub extra_env: Vec<(String, String)>,
     /// Whether pods ask for nodes that can save a dying job.
     pub node_readiness: NodeReadiness,
+    /// What protects a dump while it is saved.
+    pub dump: DumpPolicy,
+}
+
+/// What protects a dump while it is saved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DumpPolicy {
+    /// Whether the launcher hook is mounted where `dump` is the only strategy that acts.
+    pub launcher_hook: bool,
+    /// Whether the hook imports TaskD's patch of torch's launcher.
+    pub launcher_patch: bool,
+    /// Seconds that a save may take where `dump` is the only strategy that acts; `None` leaves MindIO's default.
+    pub save_limit: Option<u16>,
+    /// The same where other strategies act too, for whose actions the limit counts as well.
+    pub save_limit_with_other_strategies: Option<u16>,
+}
+
+/// Whether a job saves a dump, and whether other strategies act too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DumpStrategy {
+    /// The list doesn't have `dump`.
+    Absent,
+    /// The list has `dump` and strategies that are tried before it.
+    WithOthers,
+    /// `dump` is all that acts.
+    Only,
+}
+
+/// The values of `TTP_NORMAL_ACTION_TIME_LIMIT` that MindIO accepts.
+pub const SAVE_LIMITS: std::ops::RangeInclusive<u16> = 30..=1800;
+/// MindIO's own `TTP_NORMAL_ACTION_TIME_LIMIT`.
+pub const DEFAULT_SAVE_LIMIT: u16 = 180;
+/// MindIO's own `MINDIO_WAIT_MINDX_TIME`.
+pub const DEFAULT_ORDER_LIMIT: u16 = 30;
+
+impl Default for DumpPolicy {
+    fn default() -> Self {
+        Self {
+            launcher_hook: true,
+            launcher_patch: false,
+            save_limit: Some(*SAVE_LIMITS.end()),
+            save_limit_with_other_strategies: None,
+        }
+    }
+}
+
+impl DumpPolicy {
+    /// The limit of a job's saves.
+    pub(crate) const fn save_limit(&self, dump: DumpStrategy) -> Option<u16> {
+        match dump {
+            DumpStrategy::Absent => None,
+            DumpStrategy::WithOthers => self.save_limit_with_other_strategies,
+            DumpStrategy::Only => self.save_limit,
+        }
+    }
 }
 
 /// Absolute paths inside the training image.
@@ -117,6 +172,7 @@ impl Default for Policy {
             taskd_port: NamedPort { name: ports::TASKD_NAME.to_owned(), port: ports::TASKD },
             extra_env: Vec::new(),
             node_readiness: NodeReadiness::default(),
+            dump: DumpPolicy::default(),
         }
     }
 }

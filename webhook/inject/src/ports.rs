@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use serde::Serialize;
 use swansong_api::record::ContainerRecord;
 
-use super::ContainerContext;
-use super::operation::Operation;
+use super::context::ContainerContext;
+use super::original::append;
 use super::report::Action;
-use super::view::{Container, PodSpec, Slot};
+use super::view::{Container, PodSpec};
 use crate::policy::NamedPort;
 use crate::reason::Reason;
 
@@ -67,23 +67,10 @@ pub(super) fn inject(
             additions.push(port);
         }
     }
-    if additions.is_empty() {
-        return;
-    }
     record.ports.extend(additions.iter().map(ToString::to_string));
-    let list = format!("{path}/ports");
-    match &container.ports {
-        Slot::Absent => record.absent.push("ports".to_owned()),
-        Slot::Null => record.null.push("ports".to_owned()),
-        Slot::Present(_) => {
-            for port in additions {
-                context.operations.push(Operation::add(format!("{list}/-"), &NewPort::of(port)));
-            }
-            return;
-        }
-    }
     let additions: Vec<_> = additions.into_iter().map(NewPort::of).collect();
-    context.operations.push(Operation::add(list, &additions));
+    let created = (&mut record.absent, &mut record.null);
+    append(context.operations, path, "ports", &container.ports, &additions, created);
 }
 
 /// Whether to add `port`; otherwise records why not. `twin` is the name under which the same number is being added.

@@ -79,6 +79,69 @@ pub enum Reason {
     /// LOCAL_PROXY_ENABLE is on (hardened set-up), so addresses are left unchanged.
     #[strum(message = "Nothing.")]
     LocalProxy,
+    /// The variable refers to what ascend-operator adds to Pods, so each Pod gets it when it is created.
+    #[strum(message = "Nothing.")]
+    AddedToPods,
+    /// The container has no variable with the address of rank 0, so its training processes may not find MindIO's controller.
+    #[strum(
+        message = "Export the variable in the start script before the training: without it training doesn't start."
+    )]
+    ControllerAddressUnknown,
+    /// A variable of the user refers to one that is defined behind it, so the reference stays literal text.
+    #[strum(message = "Remove the variable from the job; Swansong adds it to the Pods.")]
+    ControllerAddressLiteral,
+    /// MindIO's own limit of 180 s applies: a save that takes longer is thrown away.
+    #[strum(
+        message = "Nothing if saves are shorter. Otherwise set `dump.saveLimitSeconds` in the configuration, or `dump.saveLimitSecondsWithOtherStrategies` where other strategies act too; their actions may then take as long."
+    )]
+    SaveLimitDefault,
+    /// A time limit of MindIO's controller is lower than its default.
+    #[strum(message = "Remove the variable or raise it.")]
+    ManagerLimitLow,
+    /// The annotation `swansong.dev/protect-dump` excludes the job from the launcher hook.
+    #[strum(message = "Nothing.")]
+    LauncherHookOptedOut,
+    /// The configuration switches the launcher hook off.
+    #[strum(
+        message = "Set `dump.launcherHook` in the configuration or `swansong.dev/protect-dump` on the job."
+    )]
+    LauncherHookOff,
+    /// Other strategies than dump act too, which the wait of the launcher hook could delay.
+    #[strum(message = "Set `swansong.dev/protect-dump` to `\"true\"` if the dump matters more.")]
+    LauncherHookOtherStrategies,
+    /// The launcher hook delays every order to exit, also those of other strategies than dump.
+    #[strum(message = "Nothing if the dump matters more; otherwise remove `swansong.dev/protect-dump`.")]
+    LauncherHookDelaysOthers,
+    /// The pod has another volume with the name of the launcher hook's.
+    #[strum(message = "Rename your volume.")]
+    LauncherHookVolumeTaken,
+    /// The path of libtaskd.so doesn't show in which directory the taskd package is, so the launcher hook can't be mounted.
+    #[strum(message = "Set `swansong.dev/libtaskd` or `libraries` to the path inside the package `taskd`.")]
+    SiteDirectoryUnknown,
+    /// A volume of the user hides the directory in which the taskd package is, so the launcher hook can't be mounted.
+    #[strum(
+        message = "Mount the volume elsewhere, or put the two files of the hook into it (docs/how-it-works.md)."
+    )]
+    SiteDirectoryMounted,
+    /// A fault on the node of rank 0 loses the dump, because nothing delays the end of the Manager and the ranks there.
+    #[strum(
+        message = "Enable the launcher hook as the warning says, or set `swansong.dev/protect-dump: \"false\"` to accept it."
+    )]
+    DumpUnprotected,
+    /// `swansong.dev/fast-dump` needs the launcher hook, which the pod doesn't have.
+    #[strum(message = "Enable the launcher hook, or remove `swansong.dev/fast-dump`.")]
+    FastDumpUnprotected,
+    /// The Pods of a failed job are deleted while they save.
+    #[strum(message = "Set `spec.runPolicy.cleanPodPolicy` to `None`.")]
+    CleanPodPolicyDeletesSavers,
+    /// The label fault-scheduling is force, so Volcano may delete a Pod with a reported fault before anything is saved.
+    #[strum(message = "Set the label to `grace`.")]
+    FaultSchedulingForce,
+    /// The job has one Pod, so the loss of its node loses all replicas of its state.
+    #[strum(
+        message = "Nothing; device faults are covered. Use several Pods if the loss of a node has to be."
+    )]
+    OnePod,
     /// The port is declared under another name.
     #[strum(
         message = "Check that the port is the one of the checkpoint and not of another server, and rename it: ascend-operator's Service has named ports only."
@@ -273,6 +336,7 @@ impl Reason {
                 | Self::PreloadFromOtherPath
                 | Self::TemplateWithoutNpu
                 | Self::MirrorPod
+                | Self::OnePod
         )
     }
 

@@ -59,7 +59,8 @@ pub struct ContainerReport {
 /// The result of one field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Action {
-    /// `env.TTP_PORT`, `ports.9601`, `env.LD_PRELOAD`, `annotations.recover-strategy`, `affinity.nodeReadiness`.
+    /// `env.TTP_PORT`, `ports.9601`, `env.LD_PRELOAD`, `launcherHook`, `annotations.recover-strategy`,
+    /// `affinity.nodeReadiness`.
     pub field: Cow<'static, str>,
     pub action: ActionKind,
     /// The value of the field, if known.

@@ -1,6 +1,8 @@
 //! Finds annotation keys that are probably misspelled.
 
-use swansong_api::annotations::{INJECTED, OPTIONS, RECOVER_STRATEGY};
+use swansong_api::annotations::{
+    INJECTED, LAUNCHER_HOOK_MODULE, LAUNCHER_HOOK_PTH, OPTIONS, RECOVER_STRATEGY,
+};
 
 /// Whether `key` is [`RECOVER_STRATEGY`] or similar to it.
 pub(crate) fn resembles_strategy(key: &str) -> bool {
@@ -13,7 +15,7 @@ pub(crate) fn resembles_strategy(key: &str) -> bool {
 
 /// The option that `key`, an annotation of Swansong, probably means; the key is unknown if it is `Err`.
 pub(crate) fn check_option(key: &str) -> Result<(), Option<&'static str>> {
-    if OPTIONS.contains(&key) || key == INJECTED || key == "swansong.dev/launcher-hook" {
+    if OPTIONS.contains(&key) || [INJECTED, LAUNCHER_HOOK_MODULE, LAUNCHER_HOOK_PTH].contains(&key) {
         return Ok(());
     }
     let key = normalised(key);

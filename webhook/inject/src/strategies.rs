@@ -4,30 +4,38 @@ use std::collections::HashSet;
 
 use swansong_api::annotations::{PREFIX, RECOVER_STRATEGY};
 use swansong_api::env;
-use swansong_api::labels::PROCESS_RECOVER_ENABLE;
+use swansong_api::labels::{PROCESS_RECOVER_ENABLE, SUB_HEALTHY_STRATEGY};
 use swansong_api::record::Record;
 use swansong_api::strategy::{self, KNOWN, Strategies};
 
 use super::metadata::MetadataChanges;
 use super::report::Outcome;
 use super::view::{Container, Kept, Metadata, Object, Template};
-use crate::policy::Policy;
+use crate::policy::{DumpStrategy, Policy};
 use crate::reason::Reason;
 use crate::spelling;
 use crate::workload::{LocatedTemplate, WorkloadKind};
+
+/// What a template requests.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TemplateRequest {
+    /// Whether a strategy triggers the injection.
+    pub(super) triggered: bool,
+    pub(super) dump: DumpStrategy,
+}
 
 /// Which templates of an object request an injection.
 #[derive(Debug)]
 pub(super) struct InjectionRequest {
     /// By template, in the object's order.
-    pub(super) templates: Vec<bool>,
+    pub(super) templates: Vec<TemplateRequest>,
     any_strategy: bool,
 }
 
 impl InjectionRequest {
     /// Why the whole object is left unchanged, if it is.
     pub(super) fn skip_reason(&self) -> Option<Reason> {
-        match (self.any_strategy, self.templates.iter().any(|triggered| *triggered)) {
+        match (self.any_strategy, self.templates.iter().any(|template| template.triggered)) {
             (_, true) => None,
             (false, false) => Some(Reason::NoStrategy),
             (true, false) if self.templates.is_empty() => Some(Reason::NoTemplate),
@@ -79,7 +87,8 @@ pub(super) fn read(
             triggered = true;
             outcome.strategies.push(marked.to_owned());
         }
-        request.templates.push(triggered);
+        let dump = dump_strategy(job, [jobs.as_ref(), own.as_ref()], located.template);
+        request.templates.push(TemplateRequest { triggered, dump });
     }
     if !kind.strategy_reaches_mindcluster() && kind != WorkloadKind::Pod && request.skip_reason().is_none() {
         outcome.warn(
@@ -90,6 +99,28 @@ pub(super) fn read(
         );
     }
     request
+}
+
+/// The part of `dump` in the lists of a job and its template, and in what ascend-operator wrote on a Pod.
+fn dump_strategy(
+    job: Option<&Metadata<'_>>,
+    lists: [Option<&Strategies<'_>>; 2],
+    template: &Template<'_>,
+) -> DumpStrategy {
+    let lists = || lists.into_iter().flatten();
+    let marked = operator_strategies(template);
+    if !marked.contains(&"dump") && !lists().any(|list| list.tokens().contains(&"dump")) {
+        return DumpStrategy::Absent;
+    }
+    // ascend-operator marks `exit` as `recover`.
+    let exits = lists().any(|list| list.tokens().contains(&"exit"));
+    let is_known = |strategy: &&str| *strategy == "dump" || exits && *strategy == "recover";
+    let hot_switch = job.and_then(|job| job.label(SUB_HEALTHY_STRATEGY)) == Some("hotSwitch");
+    if lists().all(Strategies::is_dump_only) && marked.iter().all(is_known) && !hot_switch {
+        DumpStrategy::Only
+    } else {
+        DumpStrategy::WithOthers
+    }
 }
 
 /// Warns about keys of `metadata` at `path` that are probably mistakes.
@@ -119,30 +150,35 @@ fn check_keys(metadata: &Metadata<'_>, path: &str, outcome: &mut Outcome) {
     }
 }
 
-/// The trigger in the variables that ascend-operator adds to a Pod (`env.go` `addEnvByStrategy`).
+/// The trigger in the variables that ascend-operator adds to a Pod.
 fn operator_marker<'p>(pod: &Template<'_>, policy: &'p Policy) -> Option<&'p str> {
-    let containers = pod.spec.present().map_or(&[][..], |spec| spec.containers.items());
-    policy
-        .triggers
-        .iter()
-        .map(String::as_str)
-        .find(|trigger| containers.iter().any(|container| marks(container, trigger)))
+    let marked = operator_strategies(pod);
+    // ascend-operator marks these as `recover`.
+    let name = |trigger| match trigger {
+        "recover-in-place" | "exit" => "recover",
+        other => other,
+    };
+    let mut triggers = policy.triggers.iter().map(String::as_str);
+    triggers.find(|trigger| marked.contains(trigger) || marked.contains(&name(trigger)))
 }
 
-fn marks(container: &Container<'_>, trigger: &str) -> bool {
+/// The strategies in the variables that ascend-operator adds to a Pod (`env.go` `addEnvByStrategy`).
+fn operator_strategies<'p>(pod: &'p Template<'_>) -> Vec<&'p str> {
+    let containers = pod.spec.present().map_or(&[][..], |spec| spec.containers.items());
+    containers.iter().flat_map(marks).collect()
+}
+
+fn marks<'c>(container: &'c Container<'_>) -> impl Iterator<Item = &'c str> {
     let pytorch = container.env_value(env::HIGH_AVAILABILITY).unwrap_or_default();
-    if pytorch.split(',').any(|token| token.trim() == trigger) {
-        return true;
-    }
-    let feature = match trigger {
-        "dump" => "TTP:1",
-        "recover" | "recover-in-place" | "exit" => "ARF:1",
-        "retry" => "UCE:1",
-        _ => return false,
-    };
     // Releases 7.2 and 7.3 wrote the braces inside single quotes.
     let mindspore = container.env_value(env::MS_ENABLE_TFT).unwrap_or_default();
-    mindspore.split(['{', '}', ',', '\'', ' ']).any(|token| token == feature)
+    let features = mindspore.split(['{', '}', ',', '\'', ' ']).filter_map(|feature| match feature {
+        "TTP:1" => Some("dump"),
+        "ARF:1" => Some("recover"),
+        "UCE:1" => Some("retry"),
+        _ => None,
+    });
+    pytorch.split(',').map(str::trim).filter(|token| !token.is_empty()).chain(features)
 }
 
 fn add_tokens(strategies: &Strategies<'_>, known: &mut HashSet<String>, outcome: &mut Outcome) {

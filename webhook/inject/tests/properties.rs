@@ -8,7 +8,7 @@ mod support;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use support::{MSPTI, TASKD, apply, run, undone};
-use swansong_inject::policy::{NodeReadiness, Policy, PreloadOrder, PreloadValueFrom};
+use swansong_inject::policy::{DumpPolicy, NodeReadiness, Policy, PreloadOrder, PreloadValueFrom};
 use swansong_inject::workload::WorkloadKind;
 use swansong_inject::{inject, undo};
 
@@ -51,6 +51,10 @@ fn env_entry() -> impl Strategy<Value = Value> {
         Just("A"),
         Just("HIGH_AVAILABILITY"),
         Just("RANK"),
+        Just("MASTER_ADDR"),
+        Just("MS_SCHED_HOST"),
+        Just("TTP_ADDR"),
+        Just("TTP_NORMAL_ACTION_TIME_LIMIT"),
     ];
     let value = prop_oneof![
         Just(json!("")),
@@ -59,6 +63,7 @@ fn env_entry() -> impl Strategy<Value = Value> {
         Just(json!("off")),
         Just(json!("$(POD_IP)")),
         Just(json!("$(LD_PRELOAD)")),
+        Just(json!("$(TTP_ADDR)")),
         Just(json!("/a.so:/b.so")),
         Just(json!(" /a.so  $(LIBDIR)/c.so:")),
         Just(json!(TASKD)),
@@ -96,6 +101,30 @@ fn port() -> impl Strategy<Value = Value> {
         })
 }
 
+fn mount() -> impl Strategy<Value = Value> {
+    let site = TASKD.split("/taskd/").next().unwrap();
+    let path = prop_oneof![
+        4 => Just("/data".to_owned()),
+        1 => Just(site.to_owned()),
+        1 => Just(format!("{site}/swansong_launcher_hook.py")),
+    ];
+    let name = prop_oneof![4 => Just("data"), 1 => Just("swansong-launcher-hook")];
+    (name, path, maybe(any_json())).prop_map(|(name, path, future)| {
+        let mut mount = json!({"name": name, "mountPath": path});
+        put(&mut mount, "futureField", future);
+        mount
+    })
+}
+
+fn volume() -> impl Strategy<Value = Value> {
+    let name = prop_oneof![4 => Just("data"), 1 => Just("swansong-launcher-hook")];
+    (name, maybe(any_json())).prop_map(|(name, future)| {
+        let mut volume = json!({"name": name, "emptyDir": {}});
+        put(&mut volume, "futureField", future);
+        volume
+    })
+}
+
 fn list(item: impl Strategy<Value = Value>, max: usize) -> impl Strategy<Value = Option<Value>> {
     maybe(prop::collection::vec(item, 0..max).prop_map(Value::from))
 }
@@ -109,15 +138,17 @@ fn container(index: usize) -> impl Strategy<Value = Value> {
         list(port(), 4),
         maybe(Just(resources)),
         list(Just(json!({"configMapRef": {}})), 2),
+        list(mount(), 3),
         maybe(any_json()),
     )
-        .prop_map(move |(name, env, ports, resources, env_from, future)| {
+        .prop_map(move |(name, env, ports, resources, env_from, mounts, future)| {
             let mut container = json!({"name": format!("{name}-{index}").replace("ascend-0", "ascend")});
             for (key, value) in [
                 ("env", env),
                 ("ports", ports),
                 ("resources", resources),
                 ("envFrom", env_from),
+                ("volumeMounts", mounts),
                 ("futureField", future),
             ] {
                 put(&mut container, key, value);
@@ -141,6 +172,8 @@ fn annotations(trigger: bool) -> impl Strategy<Value = Option<Value>> {
             Just(("swansong.dev/libtaskd", "/opt/libtaskd.so")),
             Just(("swansong.dev/libtaskd", "relative.so")),
             Just(("swansong.dev/inject", "false")),
+            Just(("swansong.dev/protect-dump", "false")),
+            Just(("swansong.dev/protect-dump", "true")),
             Just(("other", "kept")),
         ],
         0..2,
@@ -174,17 +207,21 @@ fn metadata(annotations: impl Strategy<Value = Option<Value>>) -> impl Strategy<
 fn spec() -> BoxedStrategy<Value> {
     let containers = (1..4usize).prop_flat_map(|count| (0..count).map(container).collect::<Vec<_>>());
     let nodes = (maybe(affinity::affinity()), maybe(affinity::node_selector()), affinity::node_name());
-    (containers, maybe(any::<bool>().prop_map(Value::from)), maybe(any_json()), list(container(9), 2), nodes)
-        .prop_map(|(containers, host_network, future, init, (affinity, node_selector, node_name))| {
-            let mut spec = json!({"containers": containers});
-            put(&mut spec, "affinity", affinity);
-            put(&mut spec, "nodeSelector", node_selector);
-            put(&mut spec, "nodeName", node_name);
-            put(&mut spec, "hostNetwork", host_network);
-            put(&mut spec, "futureField", future);
-            put(&mut spec, "initContainers", init);
-            spec
-        })
+    let flags = (maybe(any::<bool>().prop_map(Value::from)), maybe(any_json()));
+    (containers, flags, list(volume(), 2), list(container(9), 2), nodes)
+        .prop_map(
+            |(containers, (host_network, future), volumes, init, (affinity, node_selector, node_name))| {
+                let mut spec = json!({"containers": containers});
+                put(&mut spec, "affinity", affinity);
+                put(&mut spec, "nodeSelector", node_selector);
+                put(&mut spec, "nodeName", node_name);
+                put(&mut spec, "hostNetwork", host_network);
+                put(&mut spec, "futureField", future);
+                put(&mut spec, "initContainers", init);
+                put(&mut spec, "volumes", volumes);
+                spec
+            },
+        )
         .boxed()
 }
 
@@ -238,6 +275,7 @@ fn a_policy() -> impl Strategy<Value = Policy> {
             node_readiness,
             preload_order: if last { PreloadOrder::Last } else { PreloadOrder::First },
             preload_value_from: if skip { PreloadValueFrom::Skip } else { PreloadValueFrom::Reference },
+            dump: DumpPolicy { launcher_hook: !skip, ..DumpPolicy::default() },
             extra_env: if extra {
                 vec![("A".to_owned(), "1".to_owned()), ("Z".to_owned(), "2".to_owned())]
             } else {
@@ -277,7 +315,9 @@ proptest! {
     #[test]
     fn only_swansongs_fields_are_changed((kind, object) in an_object(), policy in a_policy()) {
         for path in run(kind, &object, &policy).paths() {
-            let ours = path.contains("/containers/") && (path.contains("/env") || path.contains("/ports"))
+            let lists = ["/env", "/ports", "/volumeMounts"];
+            let ours = path.contains("/containers/") && lists.iter().any(|list| path.contains(list))
+                || path.contains("/spec/volumes")
                 || path.ends_with("/metadata")
                 || path.contains("/metadata/annotations")
                 || path.ends_with("/spec/affinity")

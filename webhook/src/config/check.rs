@@ -2,11 +2,12 @@
 
 use serde_saphyr::{Location, Spanned};
 
-use super::file::{At, Env, File, Image, Libraries, Order, Port, Ports, Preload, Readiness, ValueFrom};
+use super::file::{At, Dump, Env, File, Image, Libraries, Order, Port, Ports, Preload, Readiness, ValueFrom};
 use super::{Config, Problem, Problems};
 use swansong_api::strategy;
 use swansong_inject::policy::{
-    ImageRule, NamedPort, NodeReadiness, Policy, PreloadOrder, PreloadValueFrom, preload_path_fault,
+    ImageRule, NamedPort, NodeReadiness, Policy, PreloadOrder, PreloadValueFrom, SAVE_LIMITS,
+    preload_path_fault,
 };
 
 /// What torchrun reads as defaults of its flags `--max-restarts` and `--monitor-interval`; the values are those of
@@ -28,8 +29,15 @@ const OF_ASCEND_OPERATOR: [&str; 10] = [
 ];
 
 /// Variables that Swansong writes; other settings determine their values.
-const OF_SWANSONG: [&str; 5] =
-    ["POD_IP", "TTP_PORT", "TASKD_PROCESS_ENABLE", "LD_PRELOAD", "SWANSONG_ORIGINAL_LD_PRELOAD"];
+const OF_SWANSONG: [&str; 7] = [
+    "POD_IP",
+    "TTP_PORT",
+    "TTP_ADDR",
+    "TTP_NORMAL_ACTION_TIME_LIMIT",
+    "TASKD_PROCESS_ENABLE",
+    "LD_PRELOAD",
+    "SWANSONG_ORIGINAL_LD_PRELOAD",
+];
 
 /// The longest name of a container port (IANA_SVC_NAME, RFC 6335).
 const LONGEST_PORT_NAME: usize = 15;
@@ -46,6 +54,7 @@ pub(super) fn check(file: File) -> Result<Config, Problems> {
         Some(Readiness::Prefer) => NodeReadiness::Prefer,
         Some(Readiness::Require) => NodeReadiness::Require,
     };
+    checker.dump(file.dump.unwrap_or_default());
     let strictness = file.strictness.unwrap_or_default();
     Problems::none_or(checker.problems, Config { policy: checker.policy, strictness })
 }
@@ -189,7 +198,7 @@ impl Checker {
                 self.problem(
                     &value.referenced,
                     key,
-                    "is written by Swansong itself; use libraries, preload or ports to shape it",
+                    "is written by Swansong itself; use libraries, preload, ports or dump to shape it",
                 );
             } else {
                 self.policy.extra_env.push((name, value.value));
@@ -203,6 +212,34 @@ impl Checker {
                 }
             }
         }
+    }
+
+    fn dump(&mut self, dump: Dump) {
+        if let Some(limit) = dump.save_limit_seconds {
+            self.policy.dump.save_limit = self.save_limit("dump.saveLimitSeconds", &limit);
+        }
+        if let Some(limit) = dump.save_limit_seconds_with_other_strategies {
+            self.policy.dump.save_limit_with_other_strategies =
+                self.save_limit("dump.saveLimitSecondsWithOtherStrategies", &limit);
+        }
+        let policy = &mut self.policy.dump;
+        policy.launcher_hook = dump.launcher_hook.unwrap_or(policy.launcher_hook);
+        policy.launcher_patch = dump.launcher_patch.unwrap_or(policy.launcher_patch);
+    }
+
+    /// A limit; 0 is none.
+    fn save_limit(&mut self, key: &str, seconds: &Spanned<i64>) -> Option<u16> {
+        let limit = u16::try_from(seconds.value).ok().filter(|seconds| SAVE_LIMITS.contains(seconds));
+        if limit.is_none() && seconds.value != 0 {
+            let problem = format!(
+                "{} isn't a limit of MindIO; give a number from {} to {}, or 0 for MindIO's default",
+                seconds.value,
+                SAVE_LIMITS.start(),
+                SAVE_LIMITS.end()
+            );
+            self.problem(&seconds.referenced, key, problem);
+        }
+        limit
     }
 
     fn strategies(&mut self, strategies: At<Vec<Spanned<String>>>) {

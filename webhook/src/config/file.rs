@@ -21,6 +21,7 @@ pub(super) struct File {
     pub(super) torchrun_defaults: Option<bool>,
     pub(super) strategies: At<Vec<Spanned<String>>>,
     pub(super) node_readiness: Option<Readiness>,
+    pub(super) dump: Option<Dump>,
     pub(super) strictness: Option<Strictness>,
 }
 
@@ -84,6 +85,15 @@ pub(super) struct Port {
     pub(super) name: At<String>,
     /// Wider than a port, so that 70000 gets an answer that helps.
     pub(super) port: At<i64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Dump {
+    pub(super) launcher_hook: Option<bool>,
+    pub(super) launcher_patch: Option<bool>,
+    pub(super) save_limit_seconds: At<i64>,
+    pub(super) save_limit_seconds_with_other_strategies: At<i64>,
 }
 
 /// Names and values in the order of the file, which is the order in which they are added.

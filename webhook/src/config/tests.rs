@@ -1,6 +1,6 @@
 use super::*;
 use swansong_inject::policy::{
-    ImageRule, LIBMSPTI, NamedPort, NodeReadiness, PreloadOrder, PreloadValueFrom,
+    DumpPolicy, ImageRule, LIBMSPTI, NamedPort, NodeReadiness, PreloadOrder, PreloadValueFrom,
 };
 
 #[test]
@@ -29,6 +29,7 @@ env:
 torchrunDefaults: true
 strategies: [dump, exit]
 nodeReadiness: prefer
+dump: { launcherHook: false, launcherPatch: true, saveLimitSeconds: 0, saveLimitSecondsWithOtherStrategies: 600 }
 strictness: deny
 "#,
     )
@@ -55,6 +56,13 @@ strictness: deny
     assert_eq!(policy.taskd_port, Policy::default().taskd_port);
     assert_eq!(policy.triggers, ["dump", "exit"]);
     assert_eq!(policy.node_readiness, NodeReadiness::Prefer);
+    let dump = DumpPolicy {
+        launcher_hook: false,
+        launcher_patch: true,
+        save_limit: None,
+        save_limit_with_other_strategies: Some(600),
+    };
+    assert_eq!(policy.dump, dump);
     let env: Vec<(&str, &str)> =
         policy.extra_env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(
@@ -127,6 +135,10 @@ const FAULTY: &[(&str, u64, &[&str])] = &[
     ("env: { 'A=B': a }\n", 1, &["env.A=B", "name"]),
     ("ports: { ttp: { port: x } }\n", 1, &["ports.ttp.port: "]),
     ("env: [A]\n", 1, &["mapping"]),
+    ("dump: { saveLimitSeconds: 29 }\n", 1, &["dump.saveLimitSeconds", "30 to 1800"]),
+    ("dump:\n  saveLimitSecondsWithOtherStrategies: 70000\n", 2, &["70000"]),
+    ("dump: { launcherhook: false }\n", 1, &["launcherHook"]),
+    ("env: { TTP_NORMAL_ACTION_TIME_LIMIT: '600' }\n", 1, &["dump"]),
     ("strategies: []\n", 1, &["strategies", "empty"]),
     ("strategies:\n- dump\n- dmp\n", 3, &["strategies[1]", "dmp", "recover-in-place"]),
 ];

@@ -99,7 +99,10 @@ fn a_pod_that_asks_is_patched() {
     assert_eq!(object["spec"]["containers"][0]["ports"][0]["containerPort"], 8000);
     assert_eq!(
         seen.audit("injected"),
-        Some("ascend: env.POD_IP env.TTP_PORT env.TASKD_PROCESS_ENABLE env.LD_PRELOAD ports.8000 ports.9601")
+        Some(
+            "ascend: env.POD_IP env.TTP_PORT env.TASKD_PROCESS_ENABLE env.TTP_ADDR env.TTP_NORMAL_ACTION_TIME_LIMIT \
+             env.LD_PRELOAD ports.8000 ports.9601 launcherHook"
+        )
     );
     assert!(!seen.response["auditAnnotations"].to_string().contains("hunter2"));
     assert_eq!(seen.subject, "ns/p");
@@ -339,8 +342,11 @@ fn reports_kept_fields_without_their_values() {
     object["metadata"]["annotations"]["swansong.dev/skip-preload"] = json!("*");
     let seen = see(&json!({ "object": object }));
     assert_eq!(seen.audit("kept"), Some("ascend: env.TTP_PORT=TtpPortNotDefault"));
-    assert_eq!(seen.audit("skipped"), Some("ascend: env.LD_PRELOAD=PreloadOptedOut"));
-    assert_eq!(seen.warnings, [Reason::TtpPortNotDefault]);
+    assert_eq!(
+        seen.audit("skipped"),
+        Some("ascend: env.LD_PRELOAD=PreloadOptedOut launcherHook=PreloadOptedOut")
+    );
+    assert_eq!(seen.warnings, [Reason::TtpPortNotDefault, Reason::DumpUnprotected]);
 }
 
 #[test]

@@ -30,7 +30,10 @@ pub struct Record {
     /// Annotations that were rewritten, with their original values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub replaced: BTreeMap<String, String>,
-    /// Which of `metadata`, `annotations`, `labels` were absent before.
+    /// Volumes that were added.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<String>,
+    /// Which of `metadata`, `annotations`, `labels`, `volumes` were absent before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<String>,
     /// Which of them were `null` before.
@@ -56,10 +59,13 @@ pub struct ContainerRecord {
     /// Ports that were added, as `8000/TCP ttp-port`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<String>,
+    /// The directory that the launcher hook was mounted into.
+    #[serde(rename = "launcherHook", skip_serializing_if = "Option::is_none")]
+    pub launcher_hook: Option<String>,
     /// What was done to `LD_PRELOAD`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preload: Option<PreloadRecord>,
-    /// Which of `env` and `ports` were absent before.
+    /// Which of `env`, `ports` and `volumeMounts` were absent before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<String>,
     /// Which of them were `null` before.
@@ -133,15 +139,7 @@ impl Record {
 
     /// Whether nothing was changed.
     pub fn is_empty(&self) -> bool {
-        let Self { version: _, annotations, labels, replaced, absent, null, containers, node_readiness } =
-            self;
-        annotations.is_empty()
-            && labels.is_empty()
-            && replaced.is_empty()
-            && absent.is_empty()
-            && null.is_empty()
-            && containers.is_empty()
-            && node_readiness.is_empty()
+        *self == Self { version: self.version, ..Self::default() }
     }
 
     /// This older record extended by a newer one, for a Pod that got part of its injection from its template.
@@ -154,6 +152,7 @@ impl Record {
         for (key, original) in newer.replaced {
             self.replaced.entry(key).or_insert(original);
         }
+        extend(&mut self.volumes, newer.volumes);
         extend(&mut self.absent, newer.absent);
         extend(&mut self.null, newer.null);
         self.node_readiness = self.node_readiness.extended_by(newer.node_readiness);
@@ -169,6 +168,7 @@ impl ContainerRecord {
         self.env.extend(newer.env);
         self.field_refs.extend(newer.field_refs);
         extend(&mut self.ports, newer.ports);
+        self.launcher_hook = self.launcher_hook.take().or(newer.launcher_hook);
         match (&mut self.preload, newer.preload) {
             (Some(older), Some(newer)) => extend(&mut older.libraries, newer.libraries),
             (preload, newer) => *preload = preload.take().or(newer),

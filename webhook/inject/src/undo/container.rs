@@ -1,14 +1,16 @@
 //! Undoes the injection of one container.
 
 use swansong_api::env::{LD_PRELOAD, ORIGINAL_LD_PRELOAD};
+use swansong_api::launcher_hook::VOLUME;
 use swansong_api::preload::entries;
 use swansong_api::record::{ContainerRecord, OriginalPreload, PreloadRecord, summary};
 
 use super::Undo;
+use crate::launcher_hook::{MOUNTS, is_file_in};
 use crate::operation::Operation;
 use crate::original::Original;
 use crate::preload;
-use crate::view::{Container, EnvVar, Slot};
+use crate::view::{Container, EnvVar, Slot, VolumeMount};
 
 pub(super) struct ContainerUndo<'u, 'c, 'a> {
     /// JSON pointer of the container.
@@ -33,6 +35,8 @@ impl ContainerUndo<'_, '_, '_> {
             }
         }
         self.remove("env", env, self.container.env.items().len());
+        let mounts = self.mounts();
+        self.remove(MOUNTS, mounts, self.container.volume_mounts.items().len());
         let ports = self.ports();
         self.remove("ports", ports, self.container.ports.items().len());
     }
@@ -89,6 +93,11 @@ impl ContainerUndo<'_, '_, '_> {
         ours
     }
 
+    fn mounts(&self) -> Vec<usize> {
+        let mounts = self.container.volume_mounts.items().iter().enumerate();
+        mounts.filter(|(_, mount)| is_added(mount, self.record)).map(|(index, _)| index).collect()
+    }
+
     /// Removes list items from the highest index down, or the list itself if the injection created it and it becomes empty.
     fn remove(&mut self, field: &str, mut indices: Vec<usize>, len: usize) {
         indices.sort_unstable();
@@ -104,6 +113,13 @@ impl ContainerUndo<'_, '_, '_> {
             operations.extend(removed.map(|index| Operation::remove(format!("{list}/{index}"))));
         }
     }
+}
+
+/// Whether a mount is one of the launcher hook that `record` has.
+pub(super) fn is_added(mount: &VolumeMount<'_>, record: &ContainerRecord) -> bool {
+    let added = record.launcher_hook.as_deref();
+    mount.name.text() == VOLUME
+        && added.is_some_and(|directory| is_file_in(directory, mount.mount_path.text()))
 }
 
 /// Whether an entry has the recorded literal value.

@@ -2,6 +2,7 @@
 
 mod container;
 mod node_readiness;
+mod volumes;
 
 use std::collections::BTreeMap;
 
@@ -51,6 +52,7 @@ pub fn uninject(kind: WorkloadKind, json: &str) -> Result<Undo, UndoError> {
         if let Some(record) = read(metadata, &located.path)? {
             if let Some(spec) = located.template.spec.present() {
                 undo_containers(&located.path, spec, &record.containers, &mut undo);
+                volumes::undo(&located.path, spec, &record, &mut undo);
                 node_readiness::undo(&located.path, spec, &record.node_readiness, &mut undo);
             }
             undo_metadata(&located.path, metadata, &record, &mut undo);

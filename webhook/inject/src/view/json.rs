@@ -37,6 +37,13 @@ impl<T> Slot<Vec<T>> {
     }
 }
 
+impl Slot<Text<'_>> {
+    /// The string; empty when absent or `null`.
+    pub fn text(&self) -> &str {
+        self.present().map_or("", |text| text)
+    }
+}
+
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Slot<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Option::deserialize(deserializer)?.map_or(Self::Null, Self::Present))

@@ -36,7 +36,15 @@ pub struct LabelKeys;
 
 impl Keys for LabelKeys {
     fn keep(key: &str) -> bool {
-        matches!(key, labels::PROCESS_RECOVER_ENABLE | labels::REPLICA_TYPE | labels::VOLCANO_JOB_NAME)
+        const NAMES: [&str; 6] = [
+            labels::PROCESS_RECOVER_ENABLE,
+            labels::REPLICA_TYPE,
+            labels::VOLCANO_JOB_NAME,
+            labels::FAULT_SCHEDULING,
+            labels::SUB_HEALTHY_STRATEGY,
+            labels::FRAMEWORK,
+        ];
+        NAMES.contains(&key)
             || key.starts_with("training.kubeflow.org/")
             || labels::POD_INDICES.contains(&key)
             || spelling::resembles_strategy(key)
@@ -147,6 +155,40 @@ view! {
         pub containers: "containers" => Slot<Vec<Container<'a>>>,
         /// Init containers, including native sidecars.
         pub init_containers: "initContainers" => Slot<Vec<Container<'a>>>,
+        /// The pod's volumes.
+        pub volumes: "volumes" => Slot<Vec<Volume<'a>>>,
+    }
+}
+
+view! {
+    /// View of a volume.
+    pub struct Volume<'a> {
+        /// Unique in the pod.
+        pub name: "name" => Slot<Text<'a>>,
+        /// Fields of the Pod as files.
+        pub downward_api: "downwardAPI" => Slot<DownwardApi<'a>>,
+    }
+
+    /// View of a downward API volume.
+    pub struct DownwardApi<'a> {
+        /// The files of the volume.
+        pub items: "items" => Slot<Vec<DownwardApiFile<'a>>>,
+    }
+
+    /// View of a file of a downward API volume.
+    pub struct DownwardApiFile<'a> {
+        /// Path in the volume.
+        pub path: "path" => Slot<Text<'a>>,
+        /// The field that is its content.
+        pub field_ref: "fieldRef" => Slot<FieldRef<'a>>,
+    }
+
+    /// View of a volume mount.
+    pub struct VolumeMount<'a> {
+        /// Name of the volume.
+        pub name: "name" => Slot<Text<'a>>,
+        /// Path in the container.
+        pub mount_path: "mountPath" => Slot<Text<'a>>,
     }
 }
 
@@ -174,13 +216,15 @@ view! {
         pub ports: "ports" => Slot<Vec<ContainerPort<'a>>>,
         /// The requested resources.
         pub resources: "resources" => Slot<Resources<'a>>,
+        /// Where volumes are mounted.
+        pub volume_mounts: "volumeMounts" => Slot<Vec<VolumeMount<'a>>>,
     }
 }
 
 impl Container<'_> {
     /// The name, empty when there is none.
     pub fn name(&self) -> &str {
-        self.name.present().map_or("", |name| name)
+        self.name.text()
     }
 
     /// The effective value of an environment variable; `None` if unset or from a valueFrom.
@@ -270,18 +314,23 @@ impl ValueFrom<'_> {
 
     /// Whether it is the field at `path`.
     pub fn is_field(&self, path: &str) -> bool {
-        self.field_ref.present().is_some_and(|field| {
-            field.unread == 0
-                && field.field_path.present().is_some_and(|present| **present == *path)
-                && field.api_version.present().is_none_or(|version| &**version == "v1")
-        })
+        self.field_ref.present().is_some_and(|field| field.is_field(path))
+    }
+}
+
+impl FieldRef<'_> {
+    /// Whether it is the field at `path`.
+    pub fn is_field(&self, path: &str) -> bool {
+        self.unread == 0
+            && self.field_path.text() == path
+            && self.api_version.present().is_none_or(|version| &**version == "v1")
     }
 }
 
 impl EnvVar<'_> {
     /// The name, empty when there is none.
     pub fn name(&self) -> &str {
-        self.name.present().map_or("", |name| name)
+        self.name.text()
     }
 }
 
@@ -336,6 +385,16 @@ view! {
         pub replicas: "replicas" => Slot<i64>,
         /// Number of pods that a Job runs at a time.
         pub parallelism: "parallelism" => Slot<i64>,
+        /// How an AscendJob ends.
+        pub run_policy: "runPolicy" => Slot<RunPolicy<'a>>,
+    }
+}
+
+view! {
+    /// View of `spec.runPolicy` of an AscendJob.
+    pub struct RunPolicy<'a> {
+        /// Which Pods are deleted when the job has ended.
+        pub clean_pod_policy: "cleanPodPolicy" => Slot<Text<'a>>,
     }
 }
 

@@ -45,13 +45,17 @@ fn unknown_fields_are_kept() {
 
 /// Reported as kubernetes/website#47465.
 #[test]
-fn a_plain_pod_needs_two_operations_per_container() {
+fn a_plain_pod_needs_one_operation_per_list() {
     let injected = pod(&ascend(json!({})));
     assert_eq!(
         injected.paths(),
         [
             "/spec/containers/0/env",
             "/spec/containers/0/ports",
+            "/spec/containers/0/volumeMounts",
+            "/spec/volumes",
+            "/metadata/annotations/swansong.dev~1launcher-hook.py",
+            "/metadata/annotations/swansong.dev~1launcher-hook.pth",
             "/metadata/annotations/swansong.dev~1injected"
         ]
     );
@@ -92,7 +96,16 @@ fn extends_absent_null_empty_and_filled_lists() {
 /// Reported as opa#3550.
 #[test]
 fn additions_keep_the_configured_order() {
-    let expected = ["POD_IP", "TTP_PORT", "TASKD_PROCESS_ENABLE", "Z", "B", "LD_PRELOAD"];
+    let expected = [
+        "POD_IP",
+        "TTP_PORT",
+        "TASKD_PROCESS_ENABLE",
+        "TTP_ADDR",
+        "TTP_NORMAL_ACTION_TIME_LIMIT",
+        "Z",
+        "B",
+        "LD_PRELOAD",
+    ];
     let policy = Policy {
         extra_env: [("Z", "1"), ("B", "2")].map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
         ..Policy::default()

@@ -76,7 +76,16 @@ fn references_between_variables_still_resolve() {
     let env = &pod(&object).object["spec"]["containers"][0]["env"];
     assert_eq!(
         names(env, "name"),
-        ["LIBDIR", "LD_PRELOAD", "POD_IP", "TTP_PORT", "URL", "TASKD_PROCESS_ENABLE"]
+        [
+            "LIBDIR",
+            "LD_PRELOAD",
+            "POD_IP",
+            "TTP_PORT",
+            "URL",
+            "TASKD_PROCESS_ENABLE",
+            "TTP_ADDR",
+            "TTP_NORMAL_ACTION_TIME_LIMIT"
+        ]
     );
     assert_eq!(env[1]["value"], json!(format!("{}:$(LIBDIR)/a.so", ours())));
 }
@@ -188,7 +197,7 @@ fn windows_pods_are_left_unchanged() {
 #[test]
 fn library_paths_come_from_annotation_then_image_then_default() {
     let mut object = ascend(json!({}));
-    object["metadata"]["annotations"]["swansong.dev/libtaskd"] = json!("/a/libtaskd.so");
+    object["metadata"]["annotations"]["swansong.dev/libtaskd"] = json!("/a/taskd/libtaskd.so");
     object["metadata"]["annotations"]["swansong.dev/libmspti"] = json!("relative.so");
     let policy = Policy {
         image_rules: vec![swansong_inject::policy::ImageRule {
@@ -199,7 +208,7 @@ fn library_paths_come_from_annotation_then_image_then_default() {
         ..Policy::default()
     };
     let injected = run(WorkloadKind::Pod, &object, &policy);
-    assert_eq!(injected.env("LD_PRELOAD").unwrap(), "/i/libmspti.so:/a/libtaskd.so");
+    assert_eq!(injected.env("LD_PRELOAD").unwrap(), "/i/libmspti.so:/a/taskd/libtaskd.so");
     assert_eq!(injected.warned(), [Reason::OptionInvalid]);
 }
 

@@ -16,7 +16,7 @@ fn the_strategy_of_an_ascend_job_is_normalised() {
     assert_eq!(injected.object["metadata"]["annotations"]["recover-strategy"], "recover,dump");
     let template = &injected.object["spec"]["replicaSpecs"]["Master"]["template"];
     assert_eq!(template["metadata"]["annotations"]["recover-strategy"], "recover,dump");
-    assert_eq!(injected.noted(), [Reason::StrategyNormalised]);
+    assert_eq!(injected.noted(), [Reason::StrategyNormalised, Reason::OnePod]);
     assert_eq!(injected.outcome.strategies, ["recover", "dump"]);
 }
 
@@ -29,7 +29,7 @@ fn unknown_tokens_are_warned_about_without_an_injection() {
 }
 
 #[test]
-fn pods_of_an_injected_job_need_no_operation() {
+fn pods_of_an_injected_job_need_only_the_address_of_the_controller() {
     let injected = run(WorkloadKind::AscendJob, &job("dump"), &Policy::default()).object;
     let template = &injected["spec"]["replicaSpecs"]["Master"]["template"];
     let mut pod_object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"]});
@@ -39,8 +39,13 @@ fn pods_of_an_injected_job_need_no_operation() {
         json!({"name": "HIGH_AVAILABILITY", "value": "dump"}),
         json!({"name": "RANK", "value": "0"}),
     ]);
-    assert!(pod(&pod_object).outcome.operations.is_empty());
-    assert!(pod(&pod_object).outcome.injected());
+    let injected = pod(&pod_object);
+    assert_eq!(
+        injected.paths(),
+        ["/spec/containers/0/env/-", "/metadata/annotations/swansong.dev~1injected"]
+    );
+    assert_eq!(injected.env("TTP_ADDR").unwrap(), "$(POD_IP)");
+    assert!(pod(&injected.object).outcome.operations.is_empty());
 }
 
 #[test]
@@ -99,11 +104,14 @@ fn a_strategy_on_the_template_only_is_warned_about() {
         [Reason::StrategyOnTemplateOnly]
     );
     object["metadata"]["annotations"] = json!({"recover-strategy": "recover"});
-    assert_eq!(run(WorkloadKind::AscendJob, &object, &Policy::default()).warned(), [Reason::StrategyDiffers]);
+    assert_eq!(
+        run(WorkloadKind::AscendJob, &object, &Policy::default()).warned(),
+        [Reason::StrategyDiffers, Reason::DumpUnprotected]
+    );
     object["metadata"]["labels"] = json!({});
     assert_eq!(
         run(WorkloadKind::AscendJob, &object, &Policy::default()).warned(),
-        [Reason::StrategyDiffers, Reason::ProcessRecoverOff]
+        [Reason::StrategyDiffers, Reason::DumpUnprotected, Reason::ProcessRecoverOff]
     );
 }
 

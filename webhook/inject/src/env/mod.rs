@@ -1,19 +1,19 @@
 //! Injects the environment variables of one container.
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
-use swansong_api::env::{
-    LD_PRELOAD, LOCAL_PROXY_ENABLE, ORIGINAL_LD_PRELOAD, POD_IP, TASKD_PROCESS_ENABLE, TTP_PORT,
-};
-use swansong_api::ports::TTP;
-use swansong_api::preload::{entries, file_name};
-use swansong_api::record::{ContainerRecord, OriginalPreload, PreloadRecord, summary};
+mod dump;
+mod preload;
 
-use super::ContainerContext;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use swansong_api::env::{LD_PRELOAD, LOCAL_PROXY_ENABLE, POD_IP, TASKD_PROCESS_ENABLE, TTP_PORT};
+use swansong_api::ports::TTP;
+use swansong_api::record::{ContainerRecord, summary};
+
+use super::context::{ContainerContext, PodContext};
 use super::operation::Operation;
-use super::preload::{self, Joined};
-use super::report::{Action, ActionKind};
-use super::view::{Container, EnvVar, Slot, ValueFrom};
-use crate::policy::{NamedPort, Policy, PreloadOrder, PreloadValueFrom, wildcard};
+use super::original::append;
+use super::report::Action;
+use super::view::{Container, EnvVar};
+use crate::policy::{NamedPort, Policy, PreloadOrder};
 use crate::reason::Reason;
 
 /// The libraries to preload into one container, and their order if an annotation sets it; `None` doesn't change `LD_PRELOAD`.
@@ -71,6 +71,7 @@ pub(super) struct EnvInjection<'s, 'o, 'a, 'p> {
     context: &'s mut ContainerContext<'o>,
     container: &'o Container<'a>,
     policy: &'p Policy,
+    pod: PodContext,
     additions: Vec<NewVar<'p>>,
     record: &'s mut ContainerRecord,
     /// JSON pointer of the container.
@@ -82,10 +83,11 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         context: &'s mut ContainerContext<'o>,
         container: &'o Container<'a>,
         policy: &'p Policy,
+        pod: PodContext,
         path: &'s str,
         record: &'s mut ContainerRecord,
     ) -> Self {
-        Self { context, container, policy, additions: Vec::new(), record, path }
+        Self { context, container, policy, pod, additions: Vec::new(), record, path }
     }
 
     /// Adds the missing variables in the documented order.
@@ -93,19 +95,19 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         self.pod_ip();
         self.ttp_port();
         self.taskd_process_enable();
+        if self.container.env_value(LOCAL_PROXY_ENABLE) == Some("on") {
+            let on = Some("on".to_owned());
+            self.context.record_action(Action::kept("env.LOCAL_PROXY_ENABLE", on, Reason::LocalProxy));
+        } else {
+            self.controller_address();
+        }
+        self.limits();
         for (name, value) in &self.policy.extra_env {
             self.add_unless_present(name, value);
         }
         match libraries {
             Some((libraries, order)) => self.preload(libraries, *order),
             None => self.context.record_action(Action::skipped("env.LD_PRELOAD", Reason::PreloadOptedOut)),
-        }
-        if self.container.env_value(LOCAL_PROXY_ENABLE) == Some("on") {
-            self.context.record_action(Action::kept(
-                "env.LOCAL_PROXY_ENABLE",
-                Some("on".to_owned()),
-                Reason::LocalProxy,
-            ));
         }
         self.emit();
     }
@@ -212,121 +214,6 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         }
     }
 
-    /// Joins the libraries to the last of several entries, which is the effective one in the kubelet.
-    fn preload(&mut self, ours: &[&'p str], order: Option<PreloadOrder>) {
-        const FIELD: &str = "env.LD_PRELOAD";
-        let Some((index, entry)) = self.container.last_env(LD_PRELOAD) else {
-            let value = ours.join(":");
-            self.record_preload(ours, None);
-            self.context.record_action(Action::added(FIELD, value.clone()));
-            self.add(LD_PRELOAD, NewValue::Literal(value.into()), 0);
-            if !self.container.env_from.items().is_empty() {
-                self.context.warn(
-                    Reason::PreloadMayHideEnvFrom,
-                    "envFrom may contain an LD_PRELOAD, which the injected one overrides; \
-                     write that value as an explicit env entry, and the libraries join it",
-                );
-            }
-            return;
-        };
-        if entry.value_from.present().is_some() {
-            self.preload_value_from(index, entry, ours, order.unwrap_or(self.policy.preload_order));
-            return;
-        }
-        let user = entry.value.present().map_or("", |value| value);
-        let stays_first = entries(user).map(file_name).find(|name| {
-            let mut patterns = self.policy.preload_keep_first.iter();
-            patterns.any(|pattern| wildcard(pattern.as_bytes(), name.as_bytes()))
-        });
-        let order = match (order, stays_first) {
-            (Some(order), _) => order,
-            (None, Some(_)) => PreloadOrder::Last,
-            (None, None) => self.policy.preload_order,
-        };
-        self.report_other_paths(ours, user);
-        let Some(Joined { value, added }) = preload::join(ours, user, order) else {
-            self.context.record_action(Action::kept(FIELD, Some(user.to_owned()), Reason::AlreadyPresent));
-            return;
-        };
-        let path = format!("{}/env/{index}/value", self.path);
-        let (original, operation) = match &entry.value {
-            Slot::Absent => (OriginalPreload::Absent, Operation::add(path, &value)),
-            Slot::Null => (OriginalPreload::Null, Operation::replace(path, &value)),
-            Slot::Present(_) => (OriginalPreload::Value, Operation::replace(path, &value)),
-        };
-        self.record_preload(&added, Some(original));
-        self.context.operations.push(operation);
-        let reason = match stays_first {
-            Some(_) if order == PreloadOrder::Last => Reason::PreloadKeptFirst,
-            _ => Reason::PreloadMerged,
-        };
-        self.context.record_action(Action {
-            field: FIELD.into(),
-            action: ActionKind::Merged,
-            value: Some(value),
-            reason,
-        });
-    }
-
-    /// Reports libraries that the user preloads from another path than the configured one.
-    fn report_other_paths(&mut self, ours: &[&'p str], user: &str) {
-        for path in ours.iter().filter(|path| !entries(user).any(|entry| entry == **path)) {
-            if let Some(other) = entries(user).find(|entry| file_name(entry) == file_name(path)) {
-                self.context.warn(
-                    Reason::PreloadFromOtherPath,
-                    &format!("LD_PRELOAD has {other:?}, so {path:?} wasn't added"),
-                );
-            }
-        }
-    }
-
-    /// Renames the user's entry, and adds one behind it that refers to the new name: the API server refuses an entry with
-    /// both `value` and `valueFrom`.
-    fn preload_value_from(
-        &mut self,
-        index: usize,
-        entry: &EnvVar<'_>,
-        ours: &[&'p str],
-        order: PreloadOrder,
-    ) {
-        let taken = self.container.last_env(ORIGINAL_LD_PRELOAD).is_some();
-        if self.policy.preload_value_from == PreloadValueFrom::Skip || taken {
-            self.context.record_action(Action::skipped("env.LD_PRELOAD", Reason::PreloadValueFromSkipped));
-            self.context.warn(
-                Reason::PreloadValueFromSkipped,
-                "LD_PRELOAD comes from a valueFrom and was left unchanged: libmspti.so and libtaskd.so are NOT preloaded; \
-                 write its value out, and the libraries join it",
-            );
-            return;
-        }
-        if entry.value_from.present().is_some_and(ValueFrom::is_optional) {
-            self.context.record_action(Action::skipped("env.LD_PRELOAD", Reason::PreloadValueFromOptional));
-            self.context.warn(
-                Reason::PreloadValueFromOptional,
-                "LD_PRELOAD comes from an optional valueFrom and was left unchanged: libmspti.so and libtaskd.so are NOT preloaded; \
-                 write its value out or remove `optional`, and the libraries join it",
-            );
-            return;
-        }
-        let value = preload::join_reference(ours, ORIGINAL_LD_PRELOAD, order);
-        self.context
-            .operations
-            .push(Operation::replace(format!("{}/env/{index}/name", self.path), &ORIGINAL_LD_PRELOAD));
-        self.record_preload(ours, Some(OriginalPreload::ValueFrom));
-        self.context.record_action(Action {
-            field: "env.LD_PRELOAD".into(),
-            action: ActionKind::Merged,
-            value: Some(value.clone()),
-            reason: Reason::PreloadValueFromReferenced,
-        });
-        self.add(LD_PRELOAD, NewValue::Literal(value.into()), index + 1);
-    }
-
-    fn record_preload(&mut self, libraries: &[&str], original: Option<OriginalPreload>) {
-        let libraries = libraries.iter().map(|path| (*path).to_owned()).collect();
-        self.record.preload = Some(PreloadRecord { libraries, original });
-    }
-
     /// Adds an entry before the first one from index `from` on that refers to it, because the kubelet resolves `$(NAME)`
     /// only from earlier entries.
     fn add(&mut self, name: &'p str, value: NewValue<'p>, from: usize) {
@@ -341,27 +228,17 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
     }
 
     fn emit(mut self) {
-        if self.additions.is_empty() {
-            return;
+        // In ascending order an insertion shifts the later ones by one.
+        self.additions.sort_by_key(|addition| addition.before);
+        let ContainerContext { operations, .. } = self.context;
+        let inserted = self.additions.iter().take_while(|addition| addition.before < usize::MAX).count();
+        let (inserted, appended) = self.additions.split_at(inserted);
+        for (shift, addition) in inserted.iter().enumerate() {
+            let path = format!("{}/env/{}", self.path, addition.before + shift);
+            operations.push(Operation::add(path, addition));
         }
-        let list = format!("{}/env", self.path);
-        match &self.container.env {
-            Slot::Absent => self.record.absent.push("env".to_owned()),
-            Slot::Null => self.record.null.push("env".to_owned()),
-            Slot::Present(_) => {
-                // In ascending order an insertion shifts the later ones by one.
-                self.additions.sort_by_key(|addition| addition.before);
-                for (inserted, addition) in self.additions.iter().enumerate() {
-                    let path = match addition.before {
-                        usize::MAX => format!("{list}/-"),
-                        before => format!("{list}/{}", before + inserted),
-                    };
-                    self.context.operations.push(Operation::add(path, addition));
-                }
-                return;
-            }
-        }
-        self.context.operations.push(Operation::add(list, &self.additions));
+        let created = (&mut self.record.absent, &mut self.record.null);
+        append(operations, self.path, "env", &self.container.env, appended, created);
     }
 }
 

@@ -1,0 +1,233 @@
+//! Injects one pod template.
+
+use swansong_api::annotations::{JOB_COMPLETION_INDEX, OPTIONS, RECOVER_STRATEGY};
+use swansong_api::record::{ContainerRecord, Record};
+use swansong_api::strategy::Strategies;
+use swansong_api::{env as names, labels};
+
+use crate::budget::Budget;
+use crate::container::ContainerInjection;
+use crate::context::PodContext;
+use crate::launcher_hook::LauncherHook;
+use crate::metadata::MetadataChanges;
+use crate::node_readiness;
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::policy::{DumpStrategy, Policy};
+use crate::ports::Network;
+use crate::reason::Reason;
+use crate::report::{Action, Outcome, TemplateReport, Warning};
+use crate::select::choose;
+use crate::strategies::TemplateRequest;
+use crate::view::{Metadata, PodSpec, Slot, Template};
+use crate::workload::{self, LocatedTemplate, WorkloadKind};
+
+pub(super) struct TemplateInjection<'t, 'o, 'a, 'p> {
+    pub(super) kind: WorkloadKind,
+    pub(super) located: &'t LocatedTemplate<'o, 'a>,
+    pub(super) job: Option<&'o Metadata<'a>>,
+    pub(super) policy: &'p Policy,
+    /// Number of templates of the object.
+    pub(super) count: usize,
+}
+
+impl TemplateInjection<'_, '_, '_, '_> {
+    pub(super) fn run(
+        &self,
+        request: TemplateRequest,
+        outcome: &mut Outcome,
+        budget: &mut Budget,
+    ) -> TemplateReport {
+        let LocatedTemplate { path, template, rank_zero, pods, lacks_npus } = self.located;
+        let rank_zero = rank_zero.unwrap_or_else(|| pod_is_rank_zero(template));
+        let mut report = TemplateReport {
+            path: path.clone(),
+            rank_zero,
+            skip: None,
+            actions: Vec::new(),
+            containers: Vec::new(),
+        };
+        if !request.triggered {
+            report.skip = Some(Reason::StrategyWithoutDump);
+            return report;
+        }
+        let own = template.metadata.present();
+        let options = Options::read(own, self.job, &mut outcome.warnings);
+        let mut changes = MetadataChanges::default();
+        if let Some(job) = self.job {
+            copy_from_job(job, own, &mut changes, &mut report.actions);
+        }
+        let mut record = Record::default();
+        let Outcome { operations, warnings, .. } = outcome;
+        report.skip = match template.spec.present() {
+            _ if options.opted_out => Some(Reason::OptedOut),
+            None => Some(Reason::NoContainerChosen),
+            Some(spec) if is_windows(spec) => {
+                warnings.push(Warning {
+                    reason: Reason::Windows,
+                    message: format!(
+                        "{}a Windows pod can't preload libraries and was left unchanged",
+                        self.prefix()
+                    ),
+                });
+                Some(Reason::Windows)
+            }
+            Some(spec) => {
+                let chosen = choose(spec, &options, *lacks_npus, warnings);
+                let pod = self.context(rank_zero, request.dump);
+                let policy = &self.policy.dump;
+                let mut hook = LauncherHook::new(policy, pod, &options, own, spec, self.count);
+                let mut network = Network::of(spec, rank_zero, *pods);
+                for chosen in &chosen {
+                    let injection = ContainerInjection {
+                        policy: self.policy,
+                        pod,
+                        options: &options,
+                        chosen: *chosen,
+                        template: (path, &self.prefix()),
+                    };
+                    let (container, container_record) =
+                        injection.run(&mut hook, &mut network, operations, warnings);
+                    if container_record != ContainerRecord::default() {
+                        record.containers.insert(container.name.clone(), container_record);
+                    }
+                    report.containers.push(container);
+                    budget.count(operations, warnings);
+                    if budget.is_spent() {
+                        break;
+                    }
+                }
+                if !chosen.is_empty() {
+                    self.request_ready_nodes(spec, &mut record, &mut report.actions, operations, warnings);
+                    hook.emit(path, own, spec, &mut changes, &mut record, operations);
+                    warnings.extend(hook.warnings(&options, rank_zero).into_iter().map(
+                        |(reason, message)| Warning {
+                            reason,
+                            message: format!("{}{message}", self.prefix()),
+                        },
+                    ));
+                }
+                if chosen.is_empty() && *lacks_npus && options.containers.is_none() {
+                    warnings.push(Warning {
+                        reason: Reason::TemplateWithoutNpu,
+                        message: format!(
+                            "{}it requests no NPU, unlike others of the job, and was left unchanged",
+                            self.prefix()
+                        ),
+                    });
+                    Some(Reason::TemplateWithoutNpu)
+                } else {
+                    chosen.is_empty().then_some(Reason::NoContainerChosen)
+                }
+            }
+        };
+        if report.skip.is_some() && report.skip != Some(Reason::OptedOut) {
+            // Only an opt-out has to reach the Pods of a template that isn't injected.
+            changes = MetadataChanges::default();
+            report.actions.clear();
+        }
+        budget.annotations_exceeded |= !changes.emit(path, &template.metadata, record, operations, warnings);
+        report
+    }
+
+    fn request_ready_nodes(
+        &self,
+        spec: &PodSpec<'_>,
+        record: &mut Record,
+        actions: &mut Vec<Action>,
+        operations: &mut Vec<Operation>,
+        warnings: &mut Vec<Warning>,
+    ) {
+        let (wanted, path) = (self.policy.node_readiness, &self.located.path);
+        if let Some(request) =
+            node_readiness::request(wanted, path, &self.prefix(), spec, operations, warnings)
+        {
+            record.node_readiness = request.record;
+            actions.push(request.action);
+        }
+    }
+
+    fn context(&self, rank_zero: bool, dump: DumpStrategy) -> PodContext {
+        let framework = self.job.and_then(|job| job.label(labels::FRAMEWORK));
+        PodContext {
+            is_pod: self.kind == WorkloadKind::Pod,
+            rank_zero,
+            is_mindspore: framework == Some("mindspore"),
+            dump,
+        }
+    }
+
+    /// Prefix of messages about the template; empty for kinds with one template.
+    fn prefix(&self) -> String {
+        let part = self.located.path.rsplit('/').nth(1).unwrap_or_default();
+        match self.kind {
+            WorkloadKind::AscendJob => format!("replica {part}, "),
+            WorkloadKind::VolcanoJob => format!("task {part}, "),
+            _ => String::new(),
+        }
+    }
+}
+
+/// Copies the strategy and Swansong's options from a job to a template that lacks them.
+///
+/// ascend-operator (`pod.go` `createPodSpec`) and Volcano (`createJobPod`) don't copy them, and the webhook sees only a
+/// Pod's own annotations.
+fn copy_from_job(
+    job: &Metadata<'_>,
+    own: Option<&Metadata<'_>>,
+    changes: &mut MetadataChanges,
+    actions: &mut Vec<Action>,
+) {
+    let missing = |key: &str| own.is_none_or(|metadata| metadata.annotation(key).is_none());
+    if let Some(raw) = job.annotation(RECOVER_STRATEGY).filter(|_| missing(RECOVER_STRATEGY)) {
+        let normalised = Strategies::parse(raw).normalised();
+        actions.push(Action {
+            reason: Reason::StrategyCopied,
+            ..Action::added("annotations.recover-strategy", normalised.clone())
+        });
+        changes.annotations.push((RECOVER_STRATEGY, normalised));
+    }
+    for key in OPTIONS {
+        if let Some(value) = job.annotation(key).filter(|_| missing(key)) {
+            actions.push(Action {
+                reason: Reason::OptionCopied,
+                ..Action::added(format!("annotations.{key}"), value)
+            });
+            changes.annotations.push((key, value.to_owned()));
+        }
+    }
+}
+
+fn is_windows(spec: &PodSpec<'_>) -> bool {
+    let os = spec.os.present().and_then(|os| os.name.present());
+    let selected = spec.node_selector.present().and_then(|labels| labels.get("kubernetes.io/os"));
+    [os, selected.and_then(Slot::present)].into_iter().flatten().any(|os| &**os == "windows")
+}
+
+/// Whether a Pod has rank 0, from the labels and variables that ascend-operator writes (`pod.go`, `env.go`).
+///
+/// A Pod without a sign of a job is rank 0. A Volcano Pod without a rank isn't: the first task of its job has the ports
+/// already.
+fn pod_is_rank_zero(pod: &Template<'_>) -> bool {
+    let metadata = pod.metadata.present();
+    let label = |key| metadata.and_then(|metadata| metadata.label(key));
+    if label(labels::KUBEFLOW_JOB_ROLE) == Some("master") {
+        return true;
+    }
+    if let Some(replica_type) = label(labels::KUBEFLOW_REPLICA_TYPE).or_else(|| label(labels::REPLICA_TYPE)) {
+        return workload::is_rank_zero_type(replica_type);
+    }
+    let containers = pod.spec.present().map_or(&[][..], |spec| spec.containers.items());
+    let env = |name| containers.iter().find_map(|container| container.env_value(name));
+    match (env(names::MS_ROLE), env(names::RANK)) {
+        (Some(role), _) => role == "MS_SCHED",
+        (None, Some(rank)) => rank == "0",
+        (None, None) => {
+            let annotation = metadata.and_then(|metadata| metadata.annotation(JOB_COMPLETION_INDEX));
+            match labels::POD_INDICES.into_iter().find_map(label).or(annotation) {
+                Some(index) => index == "0",
+                None => label(labels::VOLCANO_JOB_NAME).is_none(),
+            }
+        }
+    }
+}
