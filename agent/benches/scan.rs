@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use procfs::process::Process;
 use swansong_agent::host::Machine;
-use swansong_agent::preload::{InjectedContainer, InjectedPod, Outcome, scan};
+use swansong_agent::preload::{InjectedContainer, InjectedPod, Launcher, Outcome, scan};
 
 const PROCESSES: usize = 5_000;
 const TRAINERS: usize = 128;
@@ -28,6 +28,7 @@ fn main() {
             name: "ascend".to_owned(),
             id: Some(ID.to_owned()),
             libraries: vec!["/c/libmspti.so".to_owned(), "/t/libtaskd.so".to_owned()],
+            launcher: Launcher::default(),
         }],
     }];
 
@@ -46,7 +47,8 @@ fn main() {
     trainers(folder.path());
     let cost = measure(|| {
         let verdicts = scan(folder.path(), &pods, Duration::ZERO, Machine::HOST).expect("a procfs");
-        assert_eq!(verdicts[0].containers[0].verdict.outcome, Outcome::Live);
+        let verdict = verdicts[0].containers[0].verdict.as_ref();
+        assert_eq!(verdict.map(|verdict| verdict.outcome), Some(Outcome::Live));
     });
     println!(
         "{TRAINERS} training processes with maps of {MAP_LINES} lines, as files: {} a scan (a kernel adds what it takes to write the maps)",

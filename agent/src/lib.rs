@@ -12,6 +12,7 @@
 //! - [`readiness`]: what the Node should show.
 //! - [`config`]: the configuration file.
 //! - [`node`]: the Node, its Pods and Events in the API server.
+//! - [`pod_processes`]: the processes of Pods that use NPUs: connections to MindIO, checkpoints, the rank on a lost device.
 //! - [`device_nodes`]: a source of faults, the device nodes of the host; [`dcmi_library`] finds the library of another one.
 //! - `transports`: the transports to ClusterD that are configured.
 //! - [`rehearsal`]: sends a harmless fault to ClusterD and takes it back.
@@ -25,6 +26,7 @@ pub mod finding;
 pub mod host;
 mod metrics;
 pub mod node;
+pub mod pod_processes;
 pub mod preload;
 pub mod readiness;
 pub mod rehearsal;

@@ -16,7 +16,7 @@ use swansong_runtime::events::EventMetrics;
 use swansong_runtime::supervisor::Tasks;
 
 use crate::finding::{Ready, Report, Status};
-use crate::preload::{Outcome, PodVerdict};
+use crate::preload::{ContainerVerdict, Outcome, PodVerdict};
 use crate::readiness::WriteCause;
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
@@ -36,6 +36,8 @@ pub(crate) struct Metrics {
     writes: Family<Labels<2>, Counter>,
     api_errors: Family<Labels<1>, Counter>,
     containers: Gauges<1>,
+    hooks: Gauges<1>,
+    without_environment: Gauge<i64, AtomicI64>,
     scan_duration: Seconds,
 }
 
@@ -63,6 +65,14 @@ impl Metrics {
             "Injected containers, by the state of their preload",
             containers.clone(),
         );
+        let hooks = Gauges::default();
+        r.register("launcher_hooks", "Containers with a launcher hook, by its state", hooks.clone());
+        let without_environment = Gauge::default();
+        r.register(
+            "containers_without_dump_environment",
+            "Containers that ask for a dump and whose processes don't know where MindIO's controller is",
+            without_environment.clone(),
+        );
         let scan_duration = Seconds::default();
         let help = "Duration of the last scan of processes";
         r.register("preload_scan_duration_seconds", help, scan_duration.clone());
@@ -77,6 +87,8 @@ impl Metrics {
             writes,
             api_errors,
             containers,
+            hooks,
+            without_environment,
             scan_duration,
         };
         metrics.create_series();
@@ -142,11 +154,23 @@ impl Metrics {
 
     pub(crate) fn record_scan(&self, pods: &[PodVerdict], duration: Duration) {
         for outcome in Outcome::VARIANTS {
-            let containers = pods.iter().flat_map(|pod| &pod.containers);
-            let count = containers.filter(|container| container.verdict.outcome == *outcome).count();
-            let gauge = self.containers.get_or_create(&[("outcome", outcome.as_str())]);
-            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+            let count = count(pods, |container| {
+                container.verdict.as_ref().is_some_and(|verdict| verdict.outcome == *outcome)
+            });
+            self.containers.get_or_create(&[("outcome", outcome.as_str())]).set(count);
         }
+        for (state, is_active) in [("active", Some(true)), ("not_active", Some(false)), ("unknown", None)] {
+            let count = count(pods, |container| {
+                container.launcher_hook.as_ref().is_some_and(|hook| hook.is_active == is_active)
+            });
+            self.hooks.get_or_create(&[("state", state)]).set(count);
+        }
+        self.without_environment.set(count(pods, |container| !container.missing_environment.is_empty()));
         self.scan_duration.set(duration.as_secs_f64());
     }
+}
+
+fn count(pods: &[PodVerdict], is_counted: impl Fn(&ContainerVerdict) -> bool) -> i64 {
+    let count = pods.iter().flat_map(|pod| &pod.containers).filter(|container| is_counted(container)).count();
+    i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -1,15 +1,13 @@
-//! Rust from the protos; `protox` compiles them, so that no `protoc` is needed.
+//! Rust from the proto; `protox` compiles it, so that no `protoc` is needed.
 
 use std::error::Error;
 use std::{env, path::Path};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let protos = Path::new("proto");
-    let files = ["pubfault.proto", "recover.proto"].map(|name| protos.join(name));
-    for file in &files {
-        println!("cargo::rerun-if-changed={}", file.display());
-    }
-    let descriptors = protox::compile(&files, [protos])?;
+    let file = protos.join("pubfault.proto");
+    println!("cargo::rerun-if-changed={}", file.display());
+    let descriptors = protox::compile([file], [protos])?;
     // The server's side is for the stand-in of the tests.
     let server = env::var_os("CARGO_FEATURE_SERVER").is_some();
     // Comments of a proto aren't rustdoc: they name things without links, and doctests would be made of blocks.

@@ -6,7 +6,6 @@
 //! - [`message`]: a batch of faults with its envelope.
 //! - [`transport`]: the interface to deliver batches.
 //! - [`config_map`]: the ConfigMap that ClusterD reads faults from.
-//! - [`process_fault`]: the fast path, which reports ranks instead of devices.
 //! - [`statistic`]: the faults that ClusterD has registered.
 //! - [`reset_config`]: the ConfigMap in which it records a job's lost ranks.
 //! - [`customization`]: the file that registers Swansong's faults with ClusterD.
@@ -15,7 +14,6 @@ pub mod class;
 pub mod config_map;
 pub mod customization;
 pub mod message;
-pub mod process_fault;
 pub mod public_fault;
 pub mod reset_config;
 pub mod statistic;

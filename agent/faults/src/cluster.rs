@@ -13,11 +13,11 @@ use swansong_fault_model::reconcile::Observed;
 use swansong_fault_model::{Handling, Subject};
 use swansong_runtime::kube::{error_message, status_code};
 use tokio::time::timeout;
-use tracing::warn;
 
-use crate::outcomes::{AffectedJob, OpenJob};
-use crate::pod::NpuPod;
+use crate::outcomes::AffectedJob;
+use crate::pod::{NpuPod, Owner, PodReference};
 use crate::preflight::{JobState, Objection, PodGroup, Why, objections};
+use crate::processes::Activity;
 use crate::public::handling_of;
 
 /// How long an answer may take.
@@ -26,11 +26,15 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// ClusterD's state of a job (`job-summary-<job>`, `00_cluster_resources.md`).
 const SUMMARY: &str = "job-summary-";
 const JOB_STATUS: &str = "job_status";
+/// How Volcano deletes the Pods of a job with a faulty device.
+const FAULT_SCHEDULING: &str = "fault-scheduling";
 
 /// Reads jobs, and what ClusterD shows.
 #[derive(Clone)]
 pub struct Cluster {
-    client: Client,
+    pub(crate) client: Client,
+    /// The namespace in which agents share what they see of dumps; `None` if they don't.
+    pub(crate) namespace: Option<String>,
 }
 
 /// The checks of the jobs on a subject.
@@ -49,9 +53,9 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Reads with `client`.
-    pub const fn new(client: Client) -> Self {
-        Self { client }
+    /// Reads with `client`; agents share what they see in `namespace`.
+    pub const fn new(client: Client, namespace: Option<String>) -> Self {
+        Self { client, namespace }
     }
 
     /// Checks whether the jobs that use `subject` could dump. `device_info` is why ClusterD would drop all faults of this
@@ -61,6 +65,7 @@ impl Cluster {
         subject: Subject,
         pods: Option<&Vec<NpuPod>>,
         device_info: Option<String>,
+        activity: &Activity,
     ) -> JobChecks {
         let node = device_info.map(|why| Objection { pod: None, why: Why::DeviceInfoNotUsable(why) });
         let mut checks = JobChecks { objections: node.into_iter().collect(), jobs: Vec::new() };
@@ -71,20 +76,19 @@ impl Cluster {
         };
         let mut known: HashMap<(&str, &str), Result<JobState, String>> = HashMap::new();
         for pod in pods.iter().filter(|pod| pod.uses(subject)) {
-            let Some(job) = &pod.job else { continue };
-            let group = pod.group.as_deref().unwrap_or_default();
-            let key = (pod.namespace.as_str(), group);
+            let PodReference { namespace, uid, group, job: Some(job), .. } = &pod.reference else { continue };
+            let key = (namespace.as_str(), group.as_deref().unwrap_or_default());
             let state = match known.entry(key) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(unknown) => unknown.insert(self.job_state(pod, &job.name).await),
+                Entry::Vacant(unknown) => unknown.insert(self.job_state(&pod.reference, job).await),
             };
             match state {
                 Ok(state) => {
                     checks.objections.extend(objections(pod, subject, state));
-                    checks.jobs.push(AffectedJob::new(pod, subject, state.group.as_ref()));
+                    checks.jobs.push(AffectedJob::new(pod, state, activity.get(uid)));
                 }
                 Err(problem) => checks.objections.push(Objection {
-                    pod: Some(format!("{}/{}", pod.namespace, pod.name)),
+                    pod: Some(pod.reference.to_string()),
                     why: Why::JobStateUnknown(problem.clone()),
                 }),
             }
@@ -92,32 +96,46 @@ impl Cluster {
         checks
     }
 
-    async fn job_state(&self, pod: &NpuPod, job: &str) -> Result<JobState, String> {
+    async fn job_state(&self, pod: &PodReference, job: &Owner) -> Result<JobState, String> {
         let namespace = &pod.namespace;
-        let group = async {
-            match &pod.group {
-                Some(group) => self.pod_group(namespace, group).await,
-                None => Ok(None),
-            }
-        };
-        let (reset, summary) = (reset_config::name_for(job), format!("{SUMMARY}{job}"));
-        let (group, data, summary) = futures::try_join!(
-            group,
+        let (reset, summary) = (reset_config::name_for(&job.name), format!("{SUMMARY}{}", job.name));
+        let (group, data, summary, object) = futures::try_join!(
+            self.pod_group(pod),
             self.config_map(namespace, &reset),
-            self.config_map(namespace, &summary)
+            self.config_map(namespace, &summary),
+            self.job(namespace, job),
         )?;
+        let policy = object.as_ref().and_then(|job| job.data.pointer("/spec/runPolicy/cleanPodPolicy"));
+        let scheduling = object.as_ref().and_then(|job| job.labels().get(FAULT_SCHEDULING));
         Ok(JobState {
             group,
             reset_config: reset_config::state(data.as_ref()),
             status: summary.and_then(|mut data| data.remove(JOB_STATUS)),
+            deletes_running_pods: policy.and_then(|policy| policy.as_str()) == Some("Running"),
+            is_force_deleted: scheduling.is_some_and(|scheduling| scheduling == "force"),
         })
     }
 
-    /// A PodGroup, if there is one.
-    pub async fn pod_group(&self, namespace: &str, name: &str) -> Result<Option<PodGroup>, String> {
+    /// The job itself, of which only warnings depend: `None` if it may not be read.
+    async fn job(&self, namespace: &str, job: &Owner) -> Result<Option<DynamicObject>, String> {
+        if job.kind != "AscendJob" {
+            return Ok(None);
+        }
+        let (group, version) = job.api_version.split_once('/').unwrap_or(("", &job.api_version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &job.kind));
+        let jobs: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource);
+        match timeout(TIMEOUT, jobs.get_opt(&job.name)).await {
+            Ok(Err(error)) if status_code(&error) == Some(403) => Ok(None),
+            answer => answer.map_err(|_| no_answer())?.map_err(|error| error_message(&error)),
+        }
+    }
+
+    /// The PodGroup of a Pod, if there is one.
+    pub(crate) async fn pod_group(&self, pod: &PodReference) -> Result<Option<PodGroup>, String> {
+        let Some(name) = &pod.group else { return Ok(None) };
         let kind = GroupVersionKind::gvk("scheduling.volcano.sh", "v1beta1", "PodGroup");
         let groups: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), namespace, &ApiResource::from_gvk(&kind));
+            Api::namespaced_with(self.client.clone(), &pod.namespace, &ApiResource::from_gvk(&kind));
         let found = answered(groups.get_metadata_opt(name)).await?;
         Ok(found.map(|mut group| {
             let labels = std::mem::take(group.labels_mut());
@@ -133,30 +151,6 @@ impl Cluster {
     ) -> Result<Option<BTreeMap<String, String>>, String> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
         Ok(answered(maps.get_opt(name)).await?.map(|map| map.data.unwrap_or_default()))
-    }
-
-    /// Reads which of `jobs` have a result.
-    ///
-    /// That the Pod is gone says nothing: the one on the faulty node ends before the others have saved.
-    pub(crate) async fn check_outcomes(&self, jobs: Vec<OpenJob>) -> Vec<(OpenJob, String)> {
-        let mut results = Vec::new();
-        for open in jobs {
-            let AffectedJob { namespace, group, .. } = open.job();
-            let group = if group.is_empty() {
-                Ok(Some(PodGroup::default()))
-            } else {
-                self.pod_group(namespace, group).await
-            };
-            match group {
-                Ok(group) => {
-                    if let Some(outcome) = open.outcome(group) {
-                        results.push((open, outcome));
-                    }
-                }
-                Err(error) => warn!(error, "the result of a job can't be read"),
-            }
-        }
-        results
     }
 
     /// What ClusterD shows of this node's faults.

@@ -1,14 +1,16 @@
 //! The Events about a fault: on the Node, on the Pods that it hits, and on their jobs.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use swansong_clusterd::process_fault::ReportError;
-use swansong_fault_model::Fault;
+use swansong_fault_model::outcome::{Outcome, Unknown};
+use swansong_fault_model::rank_process::NoRankEnded;
+use swansong_fault_model::{Fault, Subject};
 use swansong_runtime::events::{Event, EventSender, container_reference, node_reference};
 
-use crate::outcomes::{AffectedJob, GONE, JobOutcome, UNKNOWN};
-use crate::pod::{NpuPod, Owner};
+use crate::outcomes::{AffectedJob, JobOutcome};
+use crate::pod::{NpuPod, PodReference};
 use crate::preflight::Objection;
 
 /// The annotation of Events with the id of the fault.
@@ -31,7 +33,7 @@ impl FaultEvents {
         self.node(true, "DeviceFault", &fault.id, text);
         if fault.ends_ranks() {
             for pod in pods.iter().filter(|pod| pod.uses(fault.subject)) {
-                self.publish(target_pod(pod), true, "DeviceFault", &fault.id, fault.describe());
+                self.publish(pod_reference(&pod.reference), true, "DeviceFault", &fault.id, fault.describe());
             }
         }
     }
@@ -58,11 +60,10 @@ impl FaultEvents {
         let text = format!("the fault of {} isn't sent to ClusterD: {}", fault.subject, all.join("; "));
         self.node(true, "FaultBlocked", &fault.id, text);
         for pod in pods.iter().filter(|pod| pod.uses(fault.subject)) {
-            let name = format!("{}/{}", pod.namespace, pod.name);
+            let name = pod.reference.to_string();
             for objection in objections.iter().filter(|objection| objection.pod.as_ref() == Some(&name)) {
                 let text = format!("{} is faulty, and ClusterD isn't notified: {objection}", fault.subject);
-                self.publish(target_pod(pod), true, "FaultBlocked", &fault.id, text.clone());
-                self.job(&pod.namespace, pod.job.as_ref(), true, "FaultBlocked", &fault.id, text);
+                self.affected(&pod.reference, true, "FaultBlocked", &fault.id, text);
             }
         }
     }
@@ -79,28 +80,40 @@ impl FaultEvents {
             } else {
                 "it ends the ranks there without a dump, which the job doesn't ask for"
             };
-            let text = format!(
-                "{} of node {} is registered at ClusterD as faulty; {then}",
-                fault.subject, self.node
-            );
-            self.affected(job, true, "FaultRelayed", &fault.id, text);
+            let mut text =
+                format!("{} of node {} is registered at ClusterD as faulty; {then}", fault.subject, self.node);
+            for warning in job.warnings.iter().filter(|_| fault.ends_ranks()) {
+                // Writing into a String doesn't fail.
+                let _ = write!(text, ". The checkpoint may be lost: {warning}");
+            }
+            self.affected(&job.pod, true, "FaultRelayed", &fault.id, text);
         }
     }
 
-    /// The lost ranks of a job were reported directly.
-    pub fn ranks_reported(&self, id: &str, job: &AffectedJob, result: &Result<(), ReportError>) {
-        let ranks = &job.fast_ranks;
+    /// The rank on a lost device was ended, or wasn't.
+    pub fn rank_ended(
+        &self,
+        id: &str,
+        pod: &PodReference,
+        subject: Subject,
+        result: &Result<i32, NoRankEnded>,
+    ) {
         match result {
-            Ok(()) => {
-                let text = format!("the lost ranks {ranks:?} were reported to ClusterD directly");
-                self.affected(job, false, "RanksReported", id, text);
+            Ok(pid) => {
+                let text = format!(
+                    "{subject} of node {} is lost: process {pid}, the rank on it, was ended, so that MindIO saves the \
+                     dying checkpoint without waiting for ClusterD",
+                    self.node
+                );
+                self.affected(pod, true, "RankEnded", id, text);
             }
             Err(error) => {
                 let text = format!(
-                    "the lost ranks {ranks:?} could not be reported to ClusterD directly, so that it orders the dump \
-                     some ten seconds later: {error}"
+                    "{subject} of node {} is lost, and the rank on it wasn't ended, so that ClusterD orders the dump \
+                     some 15 seconds later: {error}",
+                    self.node
                 );
-                self.affected(job, true, "RanksNotReported", id, text);
+                self.affected(pod, true, "RankNotEnded", id, text);
             }
         }
     }
@@ -126,33 +139,53 @@ impl FaultEvents {
     }
 
     /// The outcome of a job.
-    pub fn outcome(&self, JobOutcome { id, subject, job, .. }: &JobOutcome) {
-        let outcome = job.outcome.as_deref().unwrap_or(UNKNOWN);
+    pub fn outcome(&self, JobOutcome { id, subject, job, outcome, first_pod, .. }: &JobOutcome) {
         let (is_warning, reason, text) = match outcome {
-            "dump-success" => (false, "DumpSucceeded", "the job has saved its dying checkpoint".to_owned()),
-            "dump-failed" => (true, "DumpFailed", "the job couldn't save its dying checkpoint".to_owned()),
-            GONE => {
-                let text = "the job's PodGroup was deleted before ClusterD reported the result of the dump";
-                (true, "DumpOutcomeUnknown", text.to_owned())
+            Outcome::Renamed(folder) => {
+                let text =
+                    format!("the job has saved its dying checkpoint, {folder}, and ClusterD reports nothing");
+                (false, "DumpSucceeded", text)
             }
-            UNKNOWN => {
-                let text = "ClusterD reports no result of the dump, or the same as for an earlier one; check the \
-                            checkpoint";
-                (true, "DumpOutcomeUnknown", text.to_owned())
+            Outcome::Unknown(why) => {
+                let why = match why {
+                    Unknown::NoStatus => {
+                        "ClusterD reports no result of the dump, or the same as for an earlier one"
+                    }
+                    Unknown::PodGroupDeleted => {
+                        "the job's PodGroup was deleted before ClusterD reported the result of the dump, and the ranks \
+                         have disconnected from MindIO"
+                    }
+                    Unknown::TimedOut => "neither ClusterD nor an agent saw the end of the dump in its time",
+                };
+                let text = format!(
+                    "{why}; check whether the newest folder of the checkpoint has its final name (saved) or begins with \
+                     tmp (not saved), and the logs of MindIO's controller on rank 0"
+                );
+                (true, "DumpOutcomeUnknown", text)
             }
-            // Of several strategies `exit` is the last.
-            other if other.ends_with("-failed") || other == "exit-completed" => {
-                let text = format!("ClusterD reports {other} (ProcessRecoverStatus), and nothing of a dump");
-                (true, "JobNotRecovered", text)
-            }
-            other => (false, "JobRecovered", format!("ClusterD reports {other} (ProcessRecoverStatus)")),
+            Outcome::Status(status) => match status.as_str() {
+                "dump-success" => {
+                    (false, "DumpSucceeded", "the job has saved its dying checkpoint".to_owned())
+                }
+                "dump-failed" => {
+                    (true, "DumpFailed", "the job couldn't save its dying checkpoint".to_owned())
+                }
+                // Of several strategies `exit` is the last.
+                other if other.ends_with("-failed") || other == "exit-completed" => {
+                    let text =
+                        format!("ClusterD reports {other} (ProcessRecoverStatus), and nothing of a dump");
+                    (true, "JobNotRecovered", text)
+                }
+                other => (false, "JobRecovered", format!("ClusterD reports {other} (ProcessRecoverStatus)")),
+            },
         };
         let text = format!("after the fault of {subject} on node {}: {text}", self.node);
-        self.node(is_warning, reason, id, format!("{}/{}: {text}", job.namespace, job.job.name));
-        if outcome == GONE {
-            self.job(&job.namespace, Some(&job.job), is_warning, reason, id, text);
-        } else {
-            self.affected(job, is_warning, reason, id, text);
+        self.node(is_warning, reason, id, format!("{}/{}: {text}", job.pod.namespace, job.job_name()));
+        self.affected(&job.pod, is_warning, reason, id, text);
+        if let Some(pod) = first_pod.as_ref().filter(|_| reason.starts_with("Dump")) {
+            let text =
+                "after the dump this Pod of rank 0 keeps running, with its devices, until the job is deleted";
+            self.publish(pod_reference(pod), true, "DevicesKeptAfterDump", id, text.to_owned());
         }
     }
 
@@ -161,23 +194,25 @@ impl FaultEvents {
     }
 
     /// On the Pod and on its job.
-    fn affected(&self, job: &AffectedJob, is_warning: bool, reason: &'static str, id: &str, message: String) {
-        let pod = container_reference(&job.namespace, &job.pod, &job.pod_uid, &job.container);
-        self.publish(pod, is_warning, reason, id, message.clone());
-        self.job(&job.namespace, Some(&job.job), is_warning, reason, id, message);
-    }
-
-    fn job(
+    fn affected(
         &self,
-        namespace: &str,
-        job: Option<&Owner>,
+        pod: &PodReference,
         is_warning: bool,
         reason: &'static str,
         id: &str,
         message: String,
     ) {
-        if let Some(job) = job.filter(|job| !job.uid.is_empty()) {
-            self.publish(job_reference(namespace, job), is_warning, reason, id, message);
+        self.publish(pod_reference(pod), is_warning, reason, id, message.clone());
+        if let Some(job) = pod.job.as_ref().filter(|job| !job.uid.is_empty()) {
+            let job = ObjectReference {
+                api_version: Some(job.api_version.clone()),
+                kind: Some(job.kind.clone()),
+                namespace: Some(pod.namespace.clone()),
+                name: Some(job.name.clone()),
+                uid: Some(job.uid.clone()),
+                ..ObjectReference::default()
+            };
+            self.publish(job, is_warning, reason, id, message);
         }
     }
 
@@ -194,17 +229,6 @@ impl FaultEvents {
     }
 }
 
-fn target_pod(pod: &NpuPod) -> ObjectReference {
+fn pod_reference(pod: &PodReference) -> ObjectReference {
     container_reference(&pod.namespace, &pod.name, &pod.uid, &pod.container)
-}
-
-fn job_reference(namespace: &str, job: &Owner) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(job.api_version.clone()),
-        kind: Some(job.kind.clone()),
-        namespace: Some(namespace.to_owned()),
-        name: Some(job.name.clone()),
-        uid: Some(job.uid.clone()),
-        ..ObjectReference::default()
-    }
 }

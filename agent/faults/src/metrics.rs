@@ -8,14 +8,14 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use strum::{VariantArray as _, VariantNames as _};
 use swansong_clusterd::SendError;
-use swansong_clusterd::process_fault::ReportError;
+use swansong_fault_model::outcome::Outcome;
+use swansong_fault_model::rank_process::NoRankEnded;
 use swansong_fault_model::{Assertion, BlockReason, Fault, FaultTracker, Phase};
 
 use crate::preflight::{Objection, Why};
 use crate::sender::Route;
 
 const SEND_RESULTS: [&str; 5] = ["ok", "refused", "invalid", "unavailable", "unexpected"];
-const REPORT_RESULTS: [&str; 4] = ["ok", "unknown_job", "refused", "unavailable"];
 const ASSERTIONS: [Assertion; 3] = [Assertion::Occur, Assertion::Recover, Assertion::Once];
 /// The outcomes that are counted by name.
 const OUTCOMES: [&str; 8] = [
@@ -24,7 +24,7 @@ const OUTCOMES: [&str; 8] = [
     "retry-failed",
     "recover-failed",
     "exit-completed",
-    "gone",
+    "renamed",
     "unknown",
     "other",
 ];
@@ -41,7 +41,7 @@ pub struct Metrics {
     objections: Family<ReasonLabel, Gauge>,
     persisted: Gauge,
     delay: Histogram,
-    rank_reports: Family<ResultLabel, Counter>,
+    ranks_ended: Family<ResultLabel, Counter>,
     outcomes: Family<OutcomeLabel, Counter>,
     dump: Histogram,
 }
@@ -90,7 +90,7 @@ impl Metrics {
             objections: Family::default(),
             persisted: Gauge::default(),
             delay: Histogram::new([0.5, 1.0, 2.0, 4.0, 5.1, 6.0, 8.0, 12.0, 30.0, 60.0, 300.0]),
-            rank_reports: Family::default(),
+            ranks_ended: Family::default(),
             outcomes: Family::default(),
             dump: Histogram::new([5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0]),
         };
@@ -138,9 +138,9 @@ impl Metrics {
             self.delay.clone(),
         );
         r.register(
-            "fault_rank_reports",
-            "Direct reports of a job's lost ranks, by ClusterD's answer",
-            self.rank_reports.clone(),
+            "fault_ranks_ended",
+            "Ranks on lost devices that were to be ended, by result",
+            self.ranks_ended.clone(),
         );
         r.register("fault_outcomes", "Outcomes of the jobs that faults hit", self.outcomes.clone());
         r.register(
@@ -160,8 +160,8 @@ impl Metrics {
                 let _ = self.batches.get_or_create(&BatchLabels { route: route.into(), result });
             }
         }
-        for result in REPORT_RESULTS {
-            let _ = self.rank_reports.get_or_create(&ResultLabel { result });
+        for result in ["ok"].iter().chain(NoRankEnded::VARIANTS) {
+            let _ = self.ranks_ended.get_or_create(&ResultLabel { result });
         }
         for outcome in OUTCOMES {
             let _ = self.outcomes.get_or_create(&OutcomeLabel { outcome });
@@ -223,20 +223,19 @@ impl Metrics {
         self.persisted.set(persisted.into());
     }
 
-    pub(crate) fn count_rank_report(&self, result: &Result<(), ReportError>) {
-        let result = match result {
-            Ok(()) => "ok",
-            Err(ReportError::UnknownJob(_)) => "unknown_job",
-            Err(ReportError::Refused { .. } | ReportError::NoRanks) => "refused",
-            Err(ReportError::Unavailable(_)) => "unavailable",
-        };
-        self.rank_reports.get_or_create(&ResultLabel { result }).inc();
+    pub(crate) fn count_rank_ended(&self, result: &Result<i32, NoRankEnded>) {
+        let result = result.as_ref().map_or_else(<&str>::from, |_| "ok");
+        self.ranks_ended.get_or_create(&ResultLabel { result }).inc();
     }
 
-    pub(crate) fn count_outcome(&self, outcome: &str, seconds: f64) {
-        let outcome = OUTCOMES.into_iter().find(|known| *known == outcome).unwrap_or("other");
+    pub(crate) fn count_outcome(&self, outcome: &Outcome, seconds: f64) {
+        let outcome = match outcome {
+            Outcome::Status(status) => OUTCOMES.into_iter().find(|known| known == status).unwrap_or("other"),
+            Outcome::Renamed(_) => "renamed",
+            Outcome::Unknown(_) => "unknown",
+        };
         self.outcomes.get_or_create(&OutcomeLabel { outcome }).inc();
-        if outcome == "dump-success" {
+        if matches!(outcome, "dump-success" | "renamed") {
             self.dump.observe(seconds);
         }
     }

@@ -1,32 +1,31 @@
-//! Outcomes of the jobs that a fault hit.
+//! The jobs that faults hit, until the outcome of their dump is known.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use swansong_fault_model::Subject;
+use swansong_fault_model::outcome::{
+    Expected, GroupStatus, Observation, Outcome, Processors, STATUS_TIMEOUT,
+};
 
-use crate::pod::{NpuPod, Owner};
-use crate::preflight::PodGroup;
+use crate::peers::Checked;
+use crate::pod::{NpuPod, PodReference};
+use crate::preflight::{JobState, PodGroup, Warning, warnings};
+use crate::processes::PodActivity;
 
-/// How often ClusterD's result is read.
-const INTERVAL: Duration = Duration::from_secs(2);
-/// ClusterD waits up to fifteen minutes for a dump, and then for what follows.
-const TIMEOUT: Duration = Duration::from_mins(20);
-
-/// The PodGroup was deleted before ClusterD reported a result.
-pub(crate) const GONE: &str = "gone";
-/// ClusterD reported no result, or the same as for an earlier fault.
-pub(crate) const UNKNOWN: &str = "unknown";
+/// The shortest and the longest time between two checks of a job: the longer it takes, the longer.
+const INTERVAL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
 
 /// A fault whose jobs are followed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FollowedFault {
+    /// The device.
     pub subject: Subject,
     /// When ClusterD accepted it, by the pipeline's clock.
     pub accepted_at: Duration,
-    /// The jobs that asked for a dump.
+    /// The jobs that asked for a dump and whose outcome isn't known.
     pub jobs: Vec<AffectedJob>,
 }
 
@@ -34,23 +33,21 @@ pub(crate) struct FollowedFault {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AffectedJob {
-    pub namespace: String,
-    /// Name of its Pod on this node.
-    pub pod: String,
-    pub pod_uid: String,
-    /// The container that Events refer to.
-    pub container: String,
-    /// Name of its PodGroup.
-    pub group: String,
-    /// The job itself.
-    pub job: Owner,
+    /// Its Pod on this node.
+    #[serde(flatten)]
+    pub pod: PodReference,
     /// Whether it asks for a dump.
     pub dumps: bool,
     /// `ProcessRecoverStatus` before the fault.
     pub status_before: Option<String>,
-    pub outcome: Option<String>,
-    /// The global ranks to report directly, where the Pod asks for that.
-    pub fast_ranks: Vec<u32>,
+    /// How long it may save.
+    pub save_limit: Duration,
+    /// Whether it asks for the rank on a lost device to be ended, and `dump` is what ClusterD tries first.
+    #[serde(skip)]
+    pub is_fast: bool,
+    /// What may cost the checkpoint, although a dump is ordered.
+    #[serde(skip)]
+    pub warnings: Vec<Warning>,
 }
 
 /// All faults whose jobs are followed.
@@ -67,30 +64,37 @@ pub(crate) struct Outcomes {
 pub struct JobOutcome {
     /// Id of the fault.
     pub id: String,
+    /// Its device.
     pub subject: Subject,
+    /// The job.
     pub job: AffectedJob,
+    /// What became of it.
+    pub outcome: Outcome,
     /// How long it took since ClusterD accepted the fault.
     pub took: Duration,
     /// Whether it was the last one of the fault.
     pub is_last: bool,
+    /// The Pod of rank 0, if it runs.
+    pub first_pod: Option<PodReference>,
 }
 
 impl AffectedJob {
-    /// A job that a fault of `subject` hits by `pod`.
-    pub fn new(pod: &NpuPod, subject: Subject, group: Option<&PodGroup>) -> Self {
-        let fast = pod.fast_dump && group.is_some_and(PodGroup::dumps_first);
+    /// A job that a fault hits by `pod`.
+    pub(crate) fn new(pod: &NpuPod, state: &JobState, activity: Option<&PodActivity>) -> Self {
+        let group = state.group.as_ref();
         Self {
-            namespace: pod.namespace.clone(),
-            pod: pod.name.clone(),
-            pod_uid: pod.uid.clone(),
-            container: pod.container.clone(),
-            group: pod.group.clone().unwrap_or_default(),
-            job: pod.job.clone().unwrap_or_default(),
+            pod: pod.reference.clone(),
             dumps: group.is_some_and(PodGroup::dumps),
             status_before: group.and_then(|group| group.status.clone()),
-            outcome: None,
-            fast_ranks: if fast { pod.ranks(subject) } else { Vec::new() },
+            save_limit: pod.dump.save_limit,
+            is_fast: pod.dump.is_fast && group.is_some_and(PodGroup::dumps_first),
+            warnings: warnings(pod, state, activity),
         }
+    }
+
+    /// The name of the job, or that of the Pod.
+    pub fn job_name(&self) -> &str {
+        self.pod.job.as_ref().map_or(&self.pod.name, |job| &job.name)
     }
 }
 
@@ -113,45 +117,44 @@ impl Outcomes {
     /// Follows the jobs that ask for a dump.
     pub(crate) fn follow(&mut self, id: &str, subject: Subject, jobs: &[AffectedJob], now: Duration) {
         let jobs: Vec<AffectedJob> = jobs.iter().filter(|job| job.dumps).cloned().collect();
-        if !jobs.is_empty() {
+        if !jobs.is_empty() && !self.followed.contains_key(id) {
             self.followed.insert(id.to_owned(), FollowedFault { subject, accepted_at: now, jobs });
+            self.next_check = now;
             self.has_changed = true;
         }
     }
 
     /// The jobs to check now, or when.
     pub(crate) fn due(&mut self, now: Duration) -> Result<Vec<OpenJob>, Option<Duration>> {
-        if self.followed.is_empty() {
+        let Some(newest) = self.followed.values().map(|fault| fault.accepted_at).max() else {
             return Err(None);
-        }
+        };
         if self.is_checking || now < self.next_check {
             return Err((!self.is_checking).then_some(self.next_check));
         }
-        (self.is_checking, self.next_check) = (true, now + INTERVAL);
+        let interval = (now.saturating_sub(newest) / 10).clamp(INTERVAL.0, INTERVAL.1);
+        (self.is_checking, self.next_check) = (true, now + interval);
         let open = self.followed.iter().flat_map(|(id, fault)| {
-            let waited = now.saturating_sub(fault.accepted_at);
-            let jobs = fault.jobs.iter().enumerate().filter(|(_, job)| job.outcome.is_none());
-            jobs.map(move |(place, job)| OpenJob { id: id.clone(), place, job: job.clone(), waited })
+            let since = fault.accepted_at;
+            fault.jobs.iter().map(move |job| OpenJob { id: id.clone(), job: job.clone(), since, now })
         });
         Ok(open.collect())
     }
 
     /// Takes the results of [`Cluster::check_outcomes`](crate::cluster::Cluster::check_outcomes).
-    pub(crate) fn record(&mut self, results: Vec<(OpenJob, String)>, now: Duration) -> Vec<JobOutcome> {
+    pub(crate) fn record(&mut self, results: Vec<Checked>, now: Duration) -> Vec<JobOutcome> {
         self.is_checking = false;
         let mut outcomes = Vec::new();
-        for (OpenJob { id, place, .. }, outcome) in results {
+        for Checked { open: OpenJob { id, job, .. }, outcome, first_pod } in results {
             let Some(fault) = self.followed.get_mut(&id) else { continue };
             let (subject, took) = (fault.subject, now.saturating_sub(fault.accepted_at));
-            let Some(job) = fault.jobs.get_mut(place) else { continue };
-            job.outcome = Some(outcome);
-            let job = job.clone();
-            let is_last = fault.jobs.iter().all(|job| job.outcome.is_some());
+            fault.jobs.retain(|other| other.pod.uid != job.pod.uid);
+            let is_last = fault.jobs.is_empty();
             if is_last {
                 self.followed.remove(&id);
             }
             self.has_changed = true;
-            outcomes.push(JobOutcome { id, subject, job, took, is_last });
+            outcomes.push(JobOutcome { id, subject, job, outcome, took, is_last, first_pod });
         }
         outcomes
     }
@@ -161,74 +164,32 @@ impl Outcomes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenJob {
     id: String,
-    place: usize,
-    job: AffectedJob,
-    waited: Duration,
+    pub(crate) job: AffectedJob,
+    /// When ClusterD accepted the fault, and the time of the check.
+    pub(crate) since: Duration,
+    pub(crate) now: Duration,
 }
 
 impl OpenJob {
-    pub(crate) const fn job(&self) -> &AffectedJob {
-        &self.job
+    /// Whether ClusterD should have written a status by now, so that others are asked too.
+    pub(crate) fn is_late(&self) -> bool {
+        self.now.saturating_sub(self.since) >= STATUS_TIMEOUT
     }
 
-    /// The result that the job's PodGroup shows, if there is one.
-    pub(crate) fn outcome(&self, group: Option<PodGroup>) -> Option<String> {
-        judge(group, self.job.status_before.as_ref(), self.waited)
-    }
-}
-
-/// The result that a PodGroup shows after a fault; its status was `before` when the fault was sent.
-fn judge(group: Option<PodGroup>, before: Option<&String>, waited: Duration) -> Option<String> {
-    let Some(group) = group else { return Some(GONE.to_owned()) };
-    let has_ended = group.is_paused || waited >= TIMEOUT;
-    match group.status {
-        Some(status) if Some(&status) != before => (has_ended || !is_step(&status)).then_some(status),
-        // ClusterD writes the same status for a second dump as for the first, and none after a timeout.
-        Some(_) | None => has_ended.then(|| UNKNOWN.to_owned()),
-    }
-}
-
-/// Whether ClusterD tries the next strategy after this status (`handleCheckRecoverResult`).
-fn is_step(status: &str) -> bool {
-    matches!(status, "retry-failed" | "recover-failed")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn second_recovery_with_the_same_status_is_noticed() {
-        const SAVED: &str = "dump-success";
-        let group = |status: Option<&str>, is_paused| {
-            Some(PodGroup {
-                status: status.map(str::to_owned),
-                is_paused,
-                is_enabled: !is_paused,
-                ..PodGroup::default()
-            })
-        };
-        let soon = Duration::from_secs(10);
-        for (group, before, waited, expected) in [
-            (None, None, soon, Some(GONE)),
-            (group(None, false), None, soon, None),
-            (group(None, true), None, soon, Some(UNKNOWN)),
-            (group(None, false), None, TIMEOUT, Some(UNKNOWN)),
-            (group(Some(SAVED), false), None, soon, Some(SAVED)),
-            (group(Some(SAVED), true), None, soon, Some(SAVED)),
-            (group(Some("dump-failed"), true), Some(SAVED), soon, Some("dump-failed")),
-            // The status is of an earlier fault.
-            (group(Some(SAVED), false), Some(SAVED), soon, None),
-            (group(Some(SAVED), true), Some(SAVED), soon, Some(UNKNOWN)),
-            // The dump comes after the other strategies have failed.
-            (group(Some("recover-failed"), false), None, soon, None),
-            (group(Some("recover-failed"), true), None, soon, Some("recover-failed")),
-            (group(Some("recover-failed"), false), None, TIMEOUT, Some("recover-failed")),
-            (group(Some(SAVED), false), Some("recover-failed"), soon, Some(SAVED)),
-        ] {
-            let what = format!("{group:?}, {before:?} before");
-            let judged = judge(group, before.map(str::to_owned).as_ref(), waited);
-            assert_eq!(judged.as_deref(), expected, "{what}");
-        }
+    /// The result, if there is one.
+    pub(crate) fn outcome(
+        &self,
+        group: Option<&PodGroup>,
+        processors: Processors,
+        renamed: Option<&str>,
+    ) -> Option<Outcome> {
+        let group =
+            group.map(|group| GroupStatus { status: group.status.as_deref(), is_paused: group.is_paused });
+        let waited = self.now.saturating_sub(self.since);
+        let observation = Observation { group, processors, renamed, waited };
+        observation.outcome(Expected {
+            status_before: self.job.status_before.as_deref(),
+            save_limit: self.job.save_limit,
+        })
     }
 }

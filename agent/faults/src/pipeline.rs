@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swansong_clusterd::SendError;
-use swansong_clusterd::process_fault::ReportError;
 use swansong_fault_model::device_plugin::{DevicePluginTracker, PluginReport, PluginState};
+use swansong_fault_model::rank_process::NoRankEnded;
 use swansong_fault_model::reconcile::{
     Inputs as ReconcileInputs, Observed, OutboundFault, Preflight, Reconciler, Settings,
 };
@@ -30,8 +30,10 @@ use crate::condition::ConditionState;
 use crate::events::FaultEvents;
 use crate::levels::Levels;
 use crate::metrics::Metrics;
-use crate::outcomes::{AffectedJob, OpenJob, Outcomes};
-use crate::pod::NpuPod;
+use crate::outcomes::Outcomes;
+use crate::peers;
+use crate::pod::{NpuPod, PodReference};
+use crate::processes::{Activity, Processes};
 use crate::sender::{Route, Transports};
 use crate::state::{Saver, State, StateFile};
 use crate::status::Status;
@@ -55,6 +57,10 @@ pub type Queue = Arc<Mutex<mpsc::Receiver<(&'static str, SourceUpdate)>>>;
 pub struct Inputs {
     /// The Pods that use NPUs; `None` until they were listed.
     pub pods: watch::Receiver<Option<Arc<Vec<NpuPod>>>>,
+    /// What is seen of their dumps.
+    pub activity: watch::Receiver<Arc<Activity>>,
+    /// Their processes.
+    pub processes: Arc<dyn Processes>,
     /// What the device plugin publishes.
     pub device_plugin: watch::Receiver<DevicePluginTracker>,
     pub levels: watch::Receiver<Arc<Levels>>,
@@ -101,8 +107,8 @@ enum Done {
     Sent { route: Route, batch: Vec<OutboundFault>, answer: Result<(), SendError> },
     CheckedJobs(Subject, JobChecks),
     Observed(Result<Observed, String>),
-    CheckedOutcomes(Vec<(OpenJob, String)>),
-    ReportedRanks { id: String, job: Box<AffectedJob>, result: Result<(), ReportError> },
+    CheckedOutcomes(Vec<peers::Checked>),
+    EndedRank { id: String, subject: Subject, pod: Box<PodReference>, result: Result<i32, NoRankEnded> },
 }
 
 /// The last checks of the jobs on a subject.
@@ -232,6 +238,9 @@ impl Pipeline {
         let mut due = vec![plan.wake, self.tracker.next_escalation().map(Duration::from_millis)];
         for subject in plan.preflights {
             self.check_jobs(subject);
+        }
+        for (id, subject) in plan.lost {
+            self.end_ranks(&id, subject, now);
         }
         due.push(self.save(now, !plan.batch.is_empty()));
         self.send(plan.batch, now);

@@ -10,6 +10,7 @@ use swansong_clusterd::reset_config;
 use swansong_fault_model::Subject;
 
 use crate::pod::NpuPod;
+use crate::processes::PodActivity;
 
 const STRATEGY: &str = "recover-strategy";
 const STATUS: &str = "ProcessRecoverStatus";
@@ -50,7 +51,7 @@ pub enum Why {
 
 /// The recovery part of a PodGroup (`scheduling.volcano.sh/v1beta1`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PodGroup {
+pub(crate) struct PodGroup {
     /// The annotation `recover-strategy`.
     pub strategy: Option<String>,
     /// Whether label `process-recover-enable` is `on`.
@@ -69,11 +70,63 @@ pub(crate) struct JobState {
     pub reset_config: reset_config::State,
     /// `job_status` of `job-summary-<job>`; `None` without such a ConfigMap.
     pub status: Option<String>,
+    /// Whether ascend-operator deletes the Pods that still run when one has failed (`cleanPodPolicy: Running`).
+    pub deletes_running_pods: bool,
+    /// Whether Volcano deletes a Pod with a faulty device at once (`fault-scheduling: force`).
+    pub is_force_deleted: bool,
+}
+
+/// What may cost the checkpoint although ClusterD orders a dump. It doesn't hold back a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
+pub enum Warning {
+    /// The surviving Pods are deleted while they save.
+    #[strum(
+        to_string = "cleanPodPolicy: Running deletes the Pods of the other ranks while they save; remove it"
+    )]
+    RunningPodsDeleted,
+    /// The Pod is deleted before its ranks have saved.
+    #[strum(
+        to_string = "the label fault-scheduling: force lets Volcano delete the Pod before a dump; use grace"
+    )]
+    PodForceDeleted,
+    /// TaskD ends the ranks of the node while they save.
+    #[strum(
+        to_string = "the Pod has no launcher hook, so TaskD ends its other ranks, and on rank 0's node MindIO's \
+                     controller, while they save"
+    )]
+    NoHook,
+    /// As without it.
+    #[strum(
+        to_string = "the launcher hook isn't active in the Pod, so TaskD ends its other ranks, and on rank 0's node \
+                     MindIO's controller, while they save"
+    )]
+    HookNotActive,
+}
+
+/// What may cost the checkpoint of the job of `pod`.
+pub(crate) fn warnings(pod: &NpuPod, job: &JobState, activity: Option<&PodActivity>) -> Vec<Warning> {
+    if !job.group.as_ref().is_some_and(PodGroup::dumps) {
+        return Vec::new();
+    }
+    let needs_hook = pod.rank.is_none_or(|rank| rank == 0) || pod.ranks().devices.len() != 1;
+    let is_active = activity.and_then(|activity| activity.has_active_hook);
+    [
+        (job.deletes_running_pods, Warning::RunningPodsDeleted),
+        (job.is_force_deleted, Warning::PodForceDeleted),
+        (needs_hook && !pod.dump.has_hook, Warning::NoHook),
+        (needs_hook && pod.dump.has_hook && is_active == Some(false), Warning::HookNotActive),
+    ]
+    .into_iter()
+    .filter_map(|(applies, warning)| applies.then_some(warning))
+    .collect()
 }
 
 impl PodGroup {
     /// Reads labels and annotations.
-    pub fn new(mut labels: BTreeMap<String, String>, mut annotations: BTreeMap<String, String>) -> Self {
+    pub(crate) fn new(
+        mut labels: BTreeMap<String, String>,
+        mut annotations: BTreeMap<String, String>,
+    ) -> Self {
         let enabled = labels.remove(ENABLED);
         Self {
             strategy: annotations.remove(STRATEGY),
@@ -96,12 +149,12 @@ impl PodGroup {
     }
 
     /// Whether the job asks for a dump in a way that ClusterD reads.
-    pub fn dumps(&self) -> bool {
+    pub(crate) fn dumps(&self) -> bool {
         self.dump() == Dump::Read
     }
 
     /// Whether the dump is the first strategy that ClusterD would try (`SortRecoverStrategies`).
-    pub fn dumps_first(&self) -> bool {
+    pub(crate) fn dumps_first(&self) -> bool {
         let strategy = self.strategy.as_deref().unwrap_or_default();
         let mut tokens = strategy.split(',');
         self.dumps() && tokens.all(|token| matches!(token, DUMP | "exit"))
@@ -117,12 +170,12 @@ enum Dump {
 
 /// The objections to a fault of `subject` that ends ranks of `pod`.
 pub(crate) fn objections(pod: &NpuPod, subject: Subject, found: &JobState) -> Vec<Objection> {
-    let name = format!("{}/{}", pod.namespace, pod.name);
+    let name = pod.reference.to_string();
     let object = |why| Objection { pod: Some(name.clone()), why };
-    let Some(job) = pod.job_name() else { return Vec::new() };
+    let Some(job) = &pod.reference.job else { return Vec::new() };
     let Some(group) = &found.group else {
         // Without a PodGroup ClusterD has no strategy; a Pod that never had one asks for no dump.
-        return if pod.group.is_some() { vec![object(Why::PodGroupMissing)] } else { Vec::new() };
+        return if pod.reference.group.is_some() { vec![object(Why::PodGroupMissing)] } else { Vec::new() };
     };
     match group.dump() {
         Dump::No => return Vec::new(),
@@ -143,7 +196,7 @@ pub(crate) fn objections(pod: &NpuPod, subject: Subject, found: &JobState) -> Ve
     if !configured {
         objections.push(object(Why::PodNotConfigured));
     }
-    let map = reset_config::name_for(job);
+    let map = reset_config::name_for(&job.name);
     match &found.reset_config {
         reset_config::State::Usable => {}
         reset_config::State::Missing => objections.push(object(Why::ResetConfigMissing(map))),
@@ -202,35 +255,37 @@ impl fmt::Display for Objection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pod::Owner;
+    use crate::pod::{DumpSettings, Owner, PodReference};
 
     fn pod() -> NpuPod {
         NpuPod {
-            namespace: "ml".to_owned(),
-            name: "bert-worker-0".to_owned(),
-            uid: "u".to_owned(),
-            container: "ascend".to_owned(),
+            reference: PodReference {
+                namespace: "ml".to_owned(),
+                name: "bert-worker-0".to_owned(),
+                group: Some("bert-j".to_owned()),
+                job: Some(Owner { name: "bert".to_owned(), ..Owner::default() }),
+                ..PodReference::default()
+            },
             is_running: true,
-            group: Some("bert-j".to_owned()),
-            job: Some(Owner { name: "bert".to_owned(), ..Owner::default() }),
             configured: Some(vec![0, 3]),
             granted: vec![0, 3],
-            rank: Some(0),
-            fast_dump: false,
+            rank: Some(1),
+            ..NpuPod::default()
         }
     }
 
+    fn group(strategy: Option<&str>) -> PodGroup {
+        let strategy = strategy.map(str::to_owned);
+        PodGroup { strategy, is_enabled: true, ..PodGroup::default() }
+    }
+
     fn found() -> JobState {
-        let group = PodGroup {
-            strategy: Some("recover,dump".to_owned()),
-            is_enabled: true,
-            status: None,
-            ..PodGroup::default()
-        };
         JobState {
-            group: Some(group),
+            group: Some(group(Some("recover,dump"))),
             reset_config: reset_config::State::Usable,
             status: Some("running".to_owned()),
+            deletes_running_pods: false,
+            is_force_deleted: false,
         }
     }
 
@@ -278,17 +333,15 @@ mod tests {
     #[test]
     fn job_that_asks_for_no_dump_objects_to_nothing() {
         for strategy in [None, Some("recover"), Some("dumpling"), Some("")] {
-            let group = PodGroup {
-                strategy: strategy.map(str::to_owned),
-                is_enabled: false,
-                status: None,
-                ..PodGroup::default()
-            };
-            let found =
-                JobState { group: Some(group), reset_config: reset_config::State::Missing, status: None };
+            let group = Some(PodGroup { is_enabled: false, ..group(strategy) });
+            let reset_config = reset_config::State::Missing;
+            let found = JobState { group, reset_config, status: None, deletes_running_pods: true, ..found() };
             assert!(why(&pod(), &found).is_empty(), "{strategy:?}");
+            assert!(warnings(&pod(), &found, None).is_empty(), "{strategy:?}");
         }
-        assert!(why(&NpuPod { job: None, ..pod() }, &JobState { group: None, ..found() }).is_empty());
+        let mut without_job = pod();
+        without_job.reference.job = None;
+        assert!(why(&without_job, &JobState { group: None, ..found() }).is_empty());
     }
 
     #[test]
@@ -300,13 +353,29 @@ mod tests {
             ("recover,dump", false),
             ("exit", false),
         ] {
-            let group = PodGroup {
-                strategy: Some(strategy.to_owned()),
-                is_enabled: true,
-                status: None,
-                ..PodGroup::default()
-            };
-            assert_eq!(group.dumps_first(), first, "{strategy}");
+            assert_eq!(group(Some(strategy)).dumps_first(), first, "{strategy}");
+        }
+    }
+
+    #[test]
+    fn what_may_cost_the_checkpoint_is_warned_about() {
+        use Warning::{HookNotActive, NoHook, PodForceDeleted, RunningPodsDeleted};
+        let hook = DumpSettings { has_hook: true, ..DumpSettings::default() };
+        let hooked = NpuPod { dump: hook, ..pod() };
+        let alone = NpuPod { configured: Some(vec![3]), ..pod() };
+        let first = NpuPod { rank: Some(0), ..alone.clone() };
+        let forced = JobState { is_force_deleted: true, deletes_running_pods: true, ..found() };
+        let activity = |has_active_hook| PodActivity { has_active_hook, ..PodActivity::default() };
+        for (pod, job, active, expected) in [
+            (&pod(), &found(), None, &[NoHook][..]),
+            (&first, &found(), None, &[NoHook]),
+            (&alone, &found(), None, &[]),
+            (&hooked, &found(), None, &[]),
+            (&hooked, &found(), Some(true), &[]),
+            (&hooked, &found(), Some(false), &[HookNotActive]),
+            (&hooked, &forced, Some(true), &[RunningPodsDeleted, PodForceDeleted]),
+        ] {
+            assert_eq!(warnings(pod, job, Some(&activity(active))), expected);
         }
     }
 }

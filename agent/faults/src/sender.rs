@@ -10,7 +10,6 @@ use kube::Client;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use serde::Serialize;
 use serde_json::json;
-use swansong_clusterd::process_fault::{Cause, ReportError};
 use swansong_clusterd::{PublicFault, SendError, Transport, config_map};
 use swansong_clusterd_client::GrpcClient;
 use swansong_fault_model::BatchError;
@@ -73,11 +72,6 @@ impl Transports {
                 (Route::Grpc, answer)
             }
         }
-    }
-
-    /// Reports lost ranks of a job directly.
-    pub async fn report_ranks(&self, job_uid: &str, ranks: &[u32]) -> Result<(), ReportError> {
-        self.grpc.report_process_fault(job_uid, ranks, Cause::Other).await
     }
 }
 

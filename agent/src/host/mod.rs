@@ -2,8 +2,10 @@
 
 pub mod cgroup;
 mod elf;
+mod environ;
 mod root;
 
 pub use self::elf::Machine;
 pub(crate) use self::elf::{ElfError, dependencies, file_kind, shared_object};
+pub(crate) use self::environ::{LAUNCHER_HOOK, variable};
 pub use self::root::{Entry, HostRoot, PathError, PathResult};

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Resource;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use swansong_api::labels::DUMP_READY as LABEL;
 use swansong_api::node::{BOOT_ID, DUMP_READY, NOT_READY_TAINT};
@@ -19,6 +19,10 @@ use crate::readiness::{Condition, ObservedNode};
 
 /// Condition type: whether device faults reach ClusterD.
 pub const FAULTS_CONDITION: &str = "FaultsRelayed";
+
+/// The annotation with the text of the launcher hook, and the volume by which it is mounted.
+const LAUNCHER_HOOK_MODULE: &str = "swansong.dev/launcher-hook.py";
+pub(crate) const HOOK_VOLUME: &str = "swansong-launcher-hook";
 
 /// The effect of the taint.
 pub(super) const NO_SCHEDULE: &str = "NoSchedule";
@@ -85,7 +89,7 @@ struct NodeStatus {
 }
 
 /// The parts of a Pod that the agent reads.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct PodObject {
     pub(crate) metadata: ObjectMeta,
@@ -93,28 +97,43 @@ pub struct PodObject {
     pub(crate) status: Option<PodStatus>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct PodSpec {
     pub(crate) containers: Option<Vec<Container>>,
     pub(crate) init_containers: Option<Vec<Container>>,
+    pub(crate) volumes: Option<Vec<Volume>>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub(crate) struct Container {
     pub(crate) name: String,
     pub(crate) env: Option<Vec<EnvVar>>,
+    pub(crate) volume_mounts: Option<Vec<VolumeMount>>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Volume {
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct VolumeMount {
+    pub(crate) name: String,
+    pub(crate) mount_path: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct EnvVar {
     pub(crate) name: String,
     pub(crate) value: Option<String>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct PodStatus {
     pub(crate) phase: Option<String>,
@@ -122,7 +141,7 @@ pub(crate) struct PodStatus {
     pub(crate) init_container_statuses: Option<Vec<ContainerStatus>>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ContainerStatus {
     pub(crate) name: String,
@@ -133,8 +152,35 @@ pub(crate) struct ContainerStatus {
 impl PodObject {
     /// Whether all containers have ended.
     pub fn has_ended(&self) -> bool {
-        let phase = self.status.as_ref().and_then(|status| status.phase.as_deref());
-        matches!(phase, Some("Succeeded" | "Failed"))
+        matches!(self.phase(), Some("Succeeded" | "Failed"))
+    }
+
+    pub(crate) fn phase(&self) -> Option<&str> {
+        self.status.as_ref()?.phase.as_deref()
+    }
+
+    /// The runtime's id of a container without its scheme; `None` until it is started.
+    pub(crate) fn container_id(&self, name: &str) -> Option<String> {
+        let status = self.status.as_ref()?;
+        let statuses = [&status.container_statuses, &status.init_container_statuses];
+        let status = statuses.into_iter().flatten().flatten().find(|status| status.name == name)?;
+        Some(status.container_id.as_deref()?.split_once("://")?.1.to_owned())
+    }
+
+    /// Whether it carries the launcher hook.
+    pub(crate) fn has_launcher_hook(&self) -> bool {
+        let mut annotations = self.metadata.annotations.iter().flatten();
+        let volumes = self.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
+        annotations.any(|(name, _)| name == LAUNCHER_HOOK_MODULE)
+            && volumes.iter().any(|volume| volume.name == HOOK_VOLUME)
+    }
+}
+
+impl Container {
+    /// The literal value of an environment variable. The kubelet uses the last of several entries.
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        let variables = self.env.as_deref()?;
+        variables.iter().rev().find(|variable| variable.name == name)?.value.as_deref()
     }
 }
 

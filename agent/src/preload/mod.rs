@@ -9,6 +9,7 @@
 //! ```
 
 mod debounce;
+mod launcher;
 mod pod;
 mod reason;
 mod scan;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use self::debounce::Debouncer;
+pub use self::launcher::{HookReason, HookVerdict, Launcher, Python};
 pub use self::pod::{InjectedContainer, InjectedPod};
 pub use self::reason::PreloadReason;
 pub use self::scan::ScanError;
@@ -54,11 +56,23 @@ pub struct PodVerdict {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ContainerVerdict {
     pub name: String,
-    /// Whether its preload is live.
+    /// Whether its preload is live; `None` if nothing is preloaded.
     #[serde(flatten)]
-    pub verdict: Verdict,
+    pub verdict: Option<Verdict>,
+    /// Whether its launcher hook is active; `None` if it has none.
+    pub launcher_hook: Option<HookVerdict>,
+    /// Variables that its processes lack to find MindIO's controller.
+    pub missing_environment: Vec<&'static str>,
+}
+
+impl PodVerdict {
+    /// Whether the launcher hook is active; `None` if that isn't known, or there is none.
+    pub fn has_active_hook(&self) -> Option<bool> {
+        self.containers.iter().find_map(|container| container.launcher_hook.as_ref()?.is_active)
+    }
 }
 
 /// Inspects the processes of `pods` below `proc`. Processes younger than `grace` aren't judged.
@@ -77,11 +91,17 @@ pub fn scan(
     let mut processes = scan::observe(proc, pods, machine)?;
     let verdicts = pods.iter().enumerate().map(|(p, pod)| {
         let containers = pod.containers.iter().enumerate().map(|(c, container)| {
+            let processes = processes.remove(&(p, c)).unwrap_or_default();
             let verdict = match &container.id {
                 None => Verdict::unknown(PreloadReason::NotStarted),
-                Some(_) => judge(&processes.remove(&(p, c)).unwrap_or_default(), grace),
+                Some(_) => judge(&processes, grace),
             };
-            ContainerVerdict { name: container.name.clone(), verdict }
+            ContainerVerdict {
+                name: container.name.clone(),
+                verdict: (!container.libraries.is_empty()).then_some(verdict),
+                launcher_hook: container.launcher.judge_hook(&processes, grace),
+                missing_environment: container.launcher.missing_variables(&processes, grace),
+            }
         });
         PodVerdict {
             uid: pod.uid.clone(),

@@ -5,7 +5,8 @@ use swansong_api::env::LD_PRELOAD;
 use swansong_api::preload::{FILE_NAMES, entries, file_name};
 use swansong_api::record::{ContainerRecord, Record, RecordError};
 
-use crate::node::{Container, PodObject, PodStatus};
+use super::launcher::Launcher;
+use crate::node::PodObject;
 
 /// A Pod that Swansong injected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,11 +14,11 @@ pub struct InjectedPod {
     pub uid: String,
     pub namespace: String,
     pub name: String,
-    /// The containers with preloaded libraries.
+    /// The containers with preloaded libraries, or whose launcher is checked.
     pub containers: Vec<InjectedContainer>,
 }
 
-/// A container with preloaded libraries.
+/// A container whose processes are inspected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InjectedContainer {
     pub name: String,
@@ -25,22 +26,29 @@ pub struct InjectedContainer {
     pub id: Option<String>,
     /// The libraries, as LD_PRELOAD lists them.
     pub libraries: Vec<String>,
+    /// What its launcher needs.
+    pub launcher: Launcher,
 }
 
 impl InjectedPod {
-    /// Reads the record and the environment of a Pod. `None` if Swansong has preloaded nothing.
+    /// Reads the record and the environment of a Pod. `None` if nothing has to be inspected.
     pub fn of(pod: &PodObject) -> Result<Option<Self>, RecordError> {
         let annotations = pod.metadata.annotations.as_ref();
-        let Some(record) = annotations.and_then(|annotations| annotations.get(INJECTED)) else {
-            return Ok(None);
-        };
-        let record = Record::parse(record)?;
+        let record = annotations.and_then(|annotations| annotations.get(INJECTED));
+        let record = record.map(|record| Record::parse(record)).transpose()?.unwrap_or_default();
         let containers = pod.spec.iter().flat_map(|spec| [&spec.containers, &spec.init_containers]);
         let containers = containers.flatten().flatten().filter_map(|container| {
-            let record = record.containers.get(&container.name)?;
-            let libraries = expected(preload(container)?, record);
-            let id = container_id(pod.status.as_ref(), &container.name);
-            (!libraries.is_empty()).then(|| InjectedContainer { name: container.name.clone(), id, libraries })
+            let record = record.containers.get(&container.name);
+            let preload = record.zip(container.variable(LD_PRELOAD));
+            let libraries = preload.map(|(record, preload)| expected(preload, record)).unwrap_or_default();
+            let (launcher, name) = (Launcher::of(pod, container), container.name.clone());
+            let id = pod.container_id(&name);
+            (!libraries.is_empty() || !launcher.is_empty()).then_some(InjectedContainer {
+                name,
+                id,
+                libraries,
+                launcher,
+            })
         });
         let containers: Vec<InjectedContainer> = containers.collect();
         let own = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -48,19 +56,6 @@ impl InjectedPod {
             (own(&pod.metadata.uid), own(&pod.metadata.namespace), own(&pod.metadata.name));
         Ok((!containers.is_empty()).then_some(Self { uid, namespace, name, containers }))
     }
-}
-
-fn container_id(status: Option<&PodStatus>, name: &str) -> Option<String> {
-    let status = status?;
-    let statuses = [&status.container_statuses, &status.init_container_statuses];
-    let status = statuses.into_iter().flatten().flatten().find(|status| status.name == name)?;
-    Some(status.container_id.as_deref()?.split_once("://")?.1.to_owned())
-}
-
-/// The kubelet uses the last of several entries.
-fn preload(container: &Container) -> Option<&str> {
-    let variables = container.env.as_deref()?;
-    variables.iter().rev().find(|variable| variable.name == LD_PRELOAD)?.value.as_deref()
 }
 
 /// The libraries that Swansong added, and the user's own entries for the same libraries, which Swansong keeps instead.

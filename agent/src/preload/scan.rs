@@ -10,13 +10,16 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
-use procfs::process::Process;
+use procfs::process::{FDTarget, Process};
 use procfs::{FromRead as _, ProcError, ProcResult, Uptime};
 use swansong_api::preload::{entries, file_name};
 
-use super::pod::InjectedPod;
+use super::launcher::{Python, VARIABLES};
+use super::pod::{InjectedContainer, InjectedPod};
 use super::verdict::{Environment, FileState, Library, ObservedProcess, Role};
-use crate::host::{ElfError, HostRoot, Machine, PathError, cgroup, shared_object};
+use crate::host::{
+    ElfError, HostRoot, LAUNCHER_HOOK as HOOK, Machine, PathError, cgroup, shared_object, variable,
+};
 
 /// Programs that start or supervise others. They show problems of the image, but don't train.
 const HELPERS: [&str; 17] = [
@@ -87,9 +90,7 @@ pub(super) fn observe(proc: &Path, pods: &[InjectedPod], machine: Machine) -> Re
         if !path.pod.eq_ignore_ascii_case(&pods[p].uid) {
             continue;
         }
-        if let Some(observed) =
-            observe_process(&process, proc, &pods[p].containers[c].libraries, uptime, machine)
-        {
+        if let Some(observed) = observe_process(&process, proc, &pods[p].containers[c], uptime, machine) {
             processes.entry((p, c)).or_default().push(observed);
         }
     }
@@ -104,7 +105,7 @@ fn uptime(path: &Path) -> ProcResult<Duration> {
 fn observe_process(
     process: &Process,
     proc: &Path,
-    libraries: &[String],
+    container: &InjectedContainer,
     uptime: Duration,
     machine: Machine,
 ) -> Option<ObservedProcess> {
@@ -119,12 +120,13 @@ fn observe_process(
         .ok()
         .and_then(|exe| Some(exe.file_name()?.to_string_lossy().trim_end_matches(" (deleted)").to_owned()))
         .unwrap_or(stat.comm);
-    let libraries = match library_states(process, proc, libraries, machine) {
+    let libraries = match library_states(process, proc, &container.libraries, machine) {
         Ok(found) => Some(found),
         Err(InspectError::Ended) => return None,
         Err(InspectError::Denied) => None,
     };
     let role = role(&name);
+    let python = (role == Role::Python && !container.launcher.is_empty()).then(|| python(process));
     Some(ObservedProcess {
         pid: stat.pid,
         started: stat.starttime,
@@ -132,7 +134,34 @@ fn observe_process(
         name,
         role,
         libraries,
+        python,
     })
+}
+
+fn python(process: &Process) -> Python {
+    let has_hook = process.fd().ok().map(|mut files| {
+        files.any(|file| {
+            matches!(file.map(|file| file.target), Ok(FDTarget::Path(path)) if path.to_string_lossy().contains(HOOK))
+        })
+    });
+    let environ = environ(process).ok();
+    let value = |name: &str| variable(environ.as_deref()?, name).filter(|value| !value.is_empty());
+    let options = process.cmdline().unwrap_or_default();
+    let mut options = options.iter().skip(1).take_while(|option| option.starts_with('-') && option.len() > 1);
+    Python {
+        has_hook,
+        is_site_disabled: options.any(|option| !option.starts_with("--") && option.contains('S')),
+        prefix: value("VIRTUAL_ENV").or_else(|| value("CONDA_PREFIX")),
+        variables: environ
+            .as_ref()
+            .map(|_| VARIABLES.into_iter().filter(|name| value(name).is_some()).collect()),
+    }
+}
+
+fn environ(process: &Process) -> ProcResult<Vec<u8>> {
+    let mut environ = Vec::new();
+    process.open_relative("environ")?.take(MAX_ENVIRONMENT).read_to_end(&mut environ)?;
+    Ok(environ)
 }
 
 fn role(name: &str) -> Role {
@@ -174,9 +203,7 @@ fn library_states(
     libraries: &[String],
     machine: Machine,
 ) -> Result<Vec<Library>, InspectError> {
-    let mut environ = Vec::new();
-    process.open_relative("environ")?.take(MAX_ENVIRONMENT).read_to_end(&mut environ)?;
-    let preload = preload(&environ);
+    let preload = preload(&environ(process)?);
     // Entries are matched by file name, since the folder doesn't matter once the library is loaded.
     let matches: Vec<Option<String>> = libraries
         .iter()

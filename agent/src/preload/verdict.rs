@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::launcher::Python;
 use super::reason::PreloadReason;
 
 /// The kind of program that a process runs.
@@ -32,6 +33,8 @@ pub struct ObservedProcess {
     pub role: Role,
     /// The expected libraries; `None` if the agent had no permission to inspect the process.
     pub libraries: Option<Vec<Library>>,
+    /// What a Python interpreter shows of the launcher; `None` if that isn't needed.
+    pub python: Option<Python>,
 }
 
 /// Whether a process's environment contains LD_PRELOAD. The value isn't kept, since it may contain private paths.

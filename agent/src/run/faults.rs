@@ -11,9 +11,10 @@ use swansong_runtime::supervisor::supervise;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::{Context, faults_condition};
+use super::{Context, dumps, faults_condition};
 use crate::dcmi_library;
 use crate::device_nodes::DeviceNodes;
+use crate::pod_processes::PodProcesses;
 
 /// The updates that may wait for the pipeline: a burst of all devices. A source waits while the queue is full.
 const QUEUE: usize = 1024;
@@ -38,9 +39,11 @@ pub(super) fn start(all: &mut JoinSet<Infallible>, context: &Context, transports
         folder: settings.state_folder.clone(),
         settings: settings.pipeline.clone(),
         transports,
-        cluster: Cluster::new(api.client().clone()),
+        cluster: Cluster::new(api.client().clone(), settings.config_map_namespace.clone()),
         inputs: Inputs {
             pods: shared.npu_pods.subscribe(),
+            activity: shared.activity.subscribe(),
+            processes: Arc::new(PodProcesses::new(context.host_root.join("proc"))),
             device_plugin: device_plugin.tracker(),
             levels: levels.levels(),
             devices: Arc::new(move || {
@@ -58,6 +61,7 @@ pub(super) fn start(all: &mut JoinSet<Infallible>, context: &Context, transports
     context.spawn(all, "faults", PIPELINE_TIMEOUT, move |_, progress| {
         swansong_faults::run(Arc::clone(&parts), Arc::clone(&queue), progress)
     });
+    context.spawn(all, "dumps", PIPELINE_TIMEOUT, dumps::run);
     let timeout = timing.backoff.max.saturating_mul(3) + Duration::from_mins(1);
     context.spawn(all, "faults-condition", timeout, move |context, progress| {
         faults_condition::run(context, desired_condition.clone(), progress)

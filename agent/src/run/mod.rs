@@ -11,6 +11,7 @@
 //! Each is a supervised task. `/healthz` fails while one of them has ended or makes no progress.
 
 mod checks;
+mod dumps;
 mod faults;
 mod faults_condition;
 mod node;

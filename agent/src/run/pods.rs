@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use swansong_faults::NpuPod;
 use swansong_runtime::supervisor::{Progress, TaskError};
 use tracing::warn;
 
@@ -23,20 +22,22 @@ fn apply(shared: &Shared, change: Change<PodObject>) {
     let (pod, exists) = match change {
         Change::Replaced(pods) => {
             shared.pods.send_replace(pods.iter().filter_map(injected).collect());
-            shared.npu_pods.send_replace(Some(Arc::new(pods.iter().filter_map(npu_pod).collect())));
+            shared
+                .npu_pods
+                .send_replace(Some(Arc::new(pods.iter().filter_map(PodObject::npu_pod).collect())));
             return;
         }
         Change::Applied(pod) => (pod, true),
         Change::Deleted(pod) => (pod, false),
     };
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-    let npu_pod = exists.then(|| npu_pod(&pod)).flatten();
+    let npu_pod = exists.then(|| pod.npu_pod()).flatten();
     shared.npu_pods.send_if_modified(|pods| {
         let all = pods.clone().unwrap_or_default();
-        if all.iter().find(|known| known.uid == uid) == npu_pod.as_ref() {
+        if all.iter().find(|known| known.reference.uid == uid) == npu_pod.as_ref() {
             return false;
         }
-        let others = all.iter().filter(|known| known.uid != uid).cloned();
+        let others = all.iter().filter(|known| known.reference.uid != uid).cloned();
         *pods = Some(Arc::new(others.chain(npu_pod).collect()));
         true
     });
@@ -60,8 +61,4 @@ fn injected(pod: &PodObject) -> Option<InjectedPod> {
         warn!(uid, %error, "a Pod's record can't be read, so its preload isn't checked");
         None
     })
-}
-
-fn npu_pod(pod: &PodObject) -> Option<NpuPod> {
-    NpuPod::read(&serde_json::to_vec(pod).ok()?)
 }

@@ -12,11 +12,14 @@ use tokio::time::{Instant, sleep};
 
 use super::Context;
 use crate::host::Machine;
-use crate::preload::{ContainerVerdict, Debouncer, Outcome, PodVerdict, scan};
+use crate::preload::{ContainerVerdict, Debouncer, HookVerdict, Outcome, PodVerdict, Verdict, scan};
 use crate::readiness::truncate;
 
 /// The annotation of Events with the verdict's reason.
 const REASON: &str = "swansong.dev/reason";
+
+/// By UID of the Pod, name of the container and kind of report.
+type PodDebouncer = Debouncer<(String, String, &'static str), (Option<&'static str>, String)>;
 
 /// Scans the processes of injected Pods.
 pub(super) async fn run(context: Context, progress: Progress) -> Result<Infallible, TaskError> {
@@ -46,44 +49,79 @@ pub(super) async fn run(context: Context, progress: Progress) -> Result<Infallib
     }
 }
 
-fn report(
-    debouncer: &mut Debouncer<(String, String)>,
-    verdicts: &[PodVerdict],
-    now: Duration,
-    events: &EventSender,
-) {
+fn report(debouncer: &mut PodDebouncer, verdicts: &[PodVerdict], now: Duration, events: &EventSender) {
     for pod in verdicts {
         for container in &pod.containers {
-            let key = (pod.uid.clone(), container.name.clone());
-            if debouncer.record(key, &container.verdict, now)
-                && let Some(event) = event(pod, container)
-            {
-                events.send(event);
+            for report in reports(container) {
+                let key = (pod.uid.clone(), container.name.clone(), report.kind);
+                let observed = (report.event, report.reason.clone());
+                if debouncer.record(key, observed, report.is_good, now)
+                    && let Some(reason) = report.event
+                {
+                    events.send(event(pod, &container.name, reason, report));
+                }
             }
         }
     }
-    debouncer.retain(|(uid, name)| {
+    debouncer.retain(|(uid, name, _)| {
         let pod = verdicts.iter().find(|pod| pod.uid == *uid);
         pod.is_some_and(|pod| pod.containers.iter().any(|container| container.name == *name))
     });
 }
 
-/// An unknown verdict has no Event, since its reason is usually the agent's permissions and not the Pod.
-fn event(pod: &PodVerdict, ContainerVerdict { name, verdict }: &ContainerVerdict) -> Option<Event> {
-    let reason = match verdict.outcome {
-        Outcome::Live => "PreloadLive",
-        Outcome::PartlyLive => "PreloadPartlyLive",
-        Outcome::NotLive => "PreloadNotLive",
-        Outcome::Unknown => return None,
-    };
-    let mut message = format!("{} ({})", verdict.message, verdict.reason.as_str());
+/// What is said of a container.
+struct ContainerReport {
+    kind: &'static str,
+    is_good: bool,
+    /// The reason of the Event. An unknown verdict has none, since its cause is usually the agent's permissions.
+    event: Option<&'static str>,
+    reason: String,
+    message: String,
+}
+
+fn reports(container: &ContainerVerdict) -> Vec<ContainerReport> {
+    let mut reports = Vec::new();
+    if let Some(Verdict { outcome, reason, message, .. }) = &container.verdict {
+        let event = match outcome {
+            Outcome::Live => Some("PreloadLive"),
+            Outcome::PartlyLive => Some("PreloadPartlyLive"),
+            Outcome::NotLive => Some("PreloadNotLive"),
+            Outcome::Unknown => None,
+        };
+        let (is_good, reason) = (*outcome == Outcome::Live, reason.as_str().to_owned());
+        reports.push(ContainerReport { kind: "preload", is_good, event, reason, message: message.clone() });
+    }
+    if let Some(HookVerdict { is_active, reason, message }) = &container.launcher_hook {
+        let event =
+            is_active.map(|active| if active { "LauncherHookActive" } else { "LauncherHookNotActive" });
+        let (is_good, reason) = (*is_active == Some(true), reason.as_str().to_owned());
+        reports.push(ContainerReport { kind: "hook", is_good, event, reason, message: message.clone() });
+    }
+    let missing = container.missing_environment.join(", ");
+    let event = (!missing.is_empty()).then_some("DumpEnvironmentMissing");
+    let message = format!(
+        "the processes lack {missing}, so they don't reach MindIO's controller, and nothing is saved: the Pod was created \
+         while Swansong's webhook didn't answer; create it again, or export them in the start script"
+    );
+    reports.push(ContainerReport {
+        kind: "environment",
+        is_good: event.is_none(),
+        event,
+        reason: missing,
+        message,
+    });
+    reports
+}
+
+fn event(pod: &PodVerdict, container: &str, reason: &'static str, report: ContainerReport) -> Event {
+    let mut message = format!("{} ({})", report.message.trim_end_matches('.'), report.reason);
     truncate(&mut message);
-    Some(Event {
-        regarding: container_reference(&pod.namespace, &pod.name, &pod.uid, name),
-        warning: verdict.outcome != Outcome::Live,
+    Event {
+        regarding: container_reference(&pod.namespace, &pod.name, &pod.uid, container),
+        warning: !report.is_good,
         reason,
         message,
-        annotations: BTreeMap::from([(REASON, verdict.reason.as_str().to_owned())]),
+        annotations: BTreeMap::from([(REASON, report.reason)]),
         is_state: true,
-    })
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde::Serialize;
-use swansong_faults::{NpuPod, Status as FaultStatus};
+use swansong_faults::{Activity, NpuPod, Status as FaultStatus};
 use swansong_runtime::supervisor::{TaskStatus, Tasks};
 use tokio::sync::watch;
 
@@ -53,6 +53,8 @@ pub(super) struct Shared {
     pub(super) verdicts: watch::Sender<Arc<Vec<PodVerdict>>>,
     /// The Pods that use NPUs; read only if faults are reported.
     pub(super) npu_pods: watch::Sender<Option<Arc<Vec<NpuPod>>>>,
+    /// What is seen of their dumps.
+    pub(super) activity: watch::Sender<Arc<Activity>>,
     /// The state of the fault pipeline; `None` if faults aren't reported.
     pub(super) faults: watch::Sender<Option<Arc<FaultStatus>>>,
     is_ready: AtomicBool,
@@ -110,6 +112,7 @@ impl Shared {
             pods: watch::Sender::new(Vec::new()),
             verdicts: watch::Sender::new(Arc::default()),
             npu_pods: watch::Sender::new(None),
+            activity: watch::Sender::new(Arc::default()),
             faults: watch::Sender::new(None),
             is_ready: AtomicBool::new(false),
         }

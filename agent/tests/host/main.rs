@@ -3,5 +3,6 @@
 mod broken;
 mod checks;
 mod laws;
+mod pod_processes;
 mod processes;
 mod verdicts;

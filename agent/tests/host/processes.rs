@@ -10,7 +10,7 @@ use std::time::Duration;
 use procfs::process::Process;
 use swansong_agent::host::Machine;
 use swansong_agent::preload::{
-    InjectedContainer, InjectedPod, Outcome, PreloadReason, ScanError, Verdict, scan,
+    HookReason, InjectedContainer, InjectedPod, Launcher, Outcome, PreloadReason, ScanError, Verdict, scan,
 };
 
 use swansong_fixtures::host::{Elf, Host};
@@ -24,6 +24,7 @@ fn pod(id: Option<&str>, libraries: &[&str]) -> InjectedPod {
         name: "ascend".to_owned(),
         id: id.map(str::to_owned),
         libraries: libraries.iter().map(|&library| library.to_owned()).collect(),
+        launcher: Launcher::default(),
     };
     InjectedPod {
         uid: UID.to_owned(),
@@ -64,7 +65,7 @@ const BOTH: [&str; 2] = ["/c/libmspti.so", "/t/libtaskd.so"];
 
 fn verdict(proc: &Path, pod: InjectedPod, grace: Duration) -> Verdict {
     let mut pods = scan(proc, &[pod], grace, Machine::X86_64).expect("a procfs");
-    pods.remove(0).containers.remove(0).verdict
+    pods.remove(0).containers.remove(0).verdict.expect("of the libraries")
 }
 
 fn observe(host: &Host) -> (Outcome, PreloadReason) {
@@ -105,6 +106,33 @@ fn processes_that_end_meanwhile_are_skipped() {
     add(&host, 21, 100, 'Z', &group());
     host.file("/proc/21/environ", "");
     assert_eq!(observe(&host), (Outcome::Live, PreloadReason::PreloadLive), "a zombie has no environment");
+}
+
+/// The container's verdict on its launcher hook, and what its processes lack.
+fn launcher(host: &Host) -> (HookReason, Vec<&'static str>) {
+    let mut pod = pod(Some(ID), &[]);
+    let hook = "/usr/local/lib/python3.10/dist-packages".to_owned();
+    pod.containers[0].launcher = Launcher { hook: Some(hook), missing: vec!["TTP_ADDR"] };
+    let mut pods = scan(&host.path("/proc"), &[pod], GRACE, Machine::X86_64).expect("a procfs");
+    let container = pods.remove(0).containers.remove(0);
+    assert_eq!(container.verdict, None, "nothing is preloaded");
+    (container.launcher_hook.expect("a hook is expected").reason, container.missing_environment)
+}
+
+#[test]
+fn launcher_hook_is_seen_by_its_open_file() {
+    let host = tree(20, 100);
+    host.file("/proc/20/cmdline", "/usr/bin/python3.10\0-m\0torch.distributed.run\0train.py\0");
+    assert_eq!(launcher(&host), (HookReason::NoPermission, vec!["TTP_ADDR"]));
+    host.folder("/proc/20/fd");
+    assert_eq!(launcher(&host).0, HookReason::NotLoaded);
+    host.file("/proc/20/cmdline", "/usr/bin/python3.10\0-sS\0train.py\0-m\0");
+    assert_eq!(launcher(&host).0, HookReason::SiteDisabled);
+    host.file("/proc/20/cmdline", "/opt/conda/bin/python3.10\0train.py\0-S\0");
+    host.file("/proc/20/environ", "TTP_ADDR=10.0.0.1\0CONDA_PREFIX=/opt/conda\0");
+    assert_eq!(launcher(&host), (HookReason::OtherInterpreter, vec![]));
+    host.link("/proc/20/fd/3", "/usr/local/lib/python3.10/dist-packages/swansong_launcher_hook.py");
+    assert_eq!(launcher(&host).0, HookReason::HookActive);
 }
 
 #[test]
@@ -235,7 +263,7 @@ impl Workshop {
         let libraries = [self.text("libmspti.so"), self.text("libtaskd.so")];
         let pod = pod(Some(ID), &libraries.each_ref().map(String::as_str));
         let mut pods = scan(&host.path("/proc"), &[pod], Duration::ZERO, Machine::HOST).expect("a procfs");
-        pods.remove(0).containers.remove(0).verdict
+        pods.remove(0).containers.remove(0).verdict.expect("of the libraries")
     }
 }
 

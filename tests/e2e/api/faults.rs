@@ -21,29 +21,29 @@ use swansong_fixtures::mindcluster::{
 };
 use swansong_testcluster::expect_events;
 
-const TEST_TIMEOUT: Duration = Duration::from_mins(1);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// MindCluster's code of an HBM fault of several bits, which ends ranks.
-const HBM: u32 = 0x80E0_1801;
-const CRITICAL: u8 = 3;
-const RECOVER: u8 = 0;
-const OCCUR: u8 = 1;
+pub(crate) const HBM: u32 = 0x80E0_1801;
+pub(crate) const CRITICAL: u8 = 3;
+pub(crate) const RECOVER: u8 = 0;
+pub(crate) const OCCUR: u8 = 1;
 
 /// A node with a job on device 3, the files of its agent, and the shared ClusterD.
-struct Scene {
-    site: Site,
-    script: Script,
+pub(crate) struct Scene {
+    pub(crate) site: Site,
+    pub(crate) script: Script,
     clusterd: &'static FakeClusterd,
 }
 
 impl Scene {
-    async fn new(name: &str) -> Self {
+    pub(crate) async fn new(name: &str) -> Self {
         let address = clusterd().await.address();
         Self::with(name, &format!("clusterd: {{dial: false, address: \"{address}\"}}"), "").await
     }
 
     /// With a `clusterd` section and the namespace of the ConfigMap that ClusterD reads.
-    async fn with(name: &str, clusterd_section: &str, namespace: &str) -> Self {
+    pub(crate) async fn with(name: &str, clusterd_section: &str, namespace: &str) -> Self {
         definitions().await;
         let clusterd = clusterd().await;
         let config = format!(
@@ -63,7 +63,7 @@ impl Scene {
         scene
     }
 
-    fn namespace(&self) -> String {
+    pub(crate) fn namespace(&self) -> String {
         format!("jobs-{}", self.site.node)
     }
 
@@ -77,7 +77,10 @@ impl Scene {
             pod_group(),
             job_summary(),
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": pod_metadata("job-1"),
-                "spec": {"nodeName": self.site.node, "containers": [{"name": "ascend", "image": "x"}]}}),
+                "spec": {
+                    "nodeName": self.site.node, "containers": [{"name": "ascend", "image": "x"}],
+                    "volumes": [{"name": "swansong-launcher-hook", "emptyDir": {}}],
+                }}),
         ] {
             create(client, &namespace, object).await.unwrap();
         }
@@ -86,13 +89,13 @@ impl Scene {
         pods.patch_status("bert-master-0", &PatchParams::default(), &running).await.unwrap();
     }
 
-    async fn reset_config(&self) {
+    pub(crate) async fn reset_config(&self) {
         let data = json!({"reset.json": "{\"status\":\"initializing\"}", "checkCode": ""});
         create(&self.site.client, &self.namespace(), config_map("reset-config-bert", &data)).await.unwrap();
     }
 
     /// The faults of this node that ClusterD accepted, as `assertion id`, without the node's name in the id.
-    fn accepted(&self) -> Vec<String> {
+    pub(crate) fn accepted(&self) -> Vec<String> {
         let prefix = format!("{}.", self.site.node);
         self.clusterd.with(|core, _| {
             let accepted = core.ledger().accepted.iter().filter(|accepted| accepted.node == self.site.node);
@@ -102,7 +105,7 @@ impl Scene {
         })
     }
 
-    async fn has_accepted(&self, agent: &Agent, assertions: &[&str]) -> Vec<String> {
+    pub(crate) async fn has_accepted(&self, agent: &Agent, assertions: &[&str]) -> Vec<String> {
         let what = format!("ClusterD has accepted {assertions:?}");
         let accepted = eventually(&what, TEST_TIMEOUT, || async {
             let accepted = self.accepted();
@@ -115,7 +118,7 @@ impl Scene {
         }
     }
 
-    async fn expect_events(&self, namespace: &str, kind: &str, name: &str, reasons: &[&str]) {
+    pub(crate) async fn expect_events(&self, namespace: &str, kind: &str, name: &str, reasons: &[&str]) {
         expect_events(&self.site.client, namespace, kind, name, reasons).await.unwrap();
     }
 
@@ -151,7 +154,7 @@ impl Scene {
 
 /// The ClusterD of all tests, since a cluster has one, which writes one ConfigMap. It runs on a separate thread, because the
 /// runtime of a test ends with the test.
-async fn clusterd() -> &'static FakeClusterd {
+pub(crate) async fn clusterd() -> &'static FakeClusterd {
     static CLUSTERD: tokio::sync::OnceCell<&FakeClusterd> = tokio::sync::OnceCell::const_new();
     CLUSTERD
         .get_or_init(|| async {
@@ -278,53 +281,6 @@ async fn unreachable_clusterd_gets_faults_by_config_map() {
     scene.has_accepted(&agent, &["occur", "recover"]).await;
     scene.all_faults_ended(&agent).await;
     assert!(agent.get("/metrics").1.contains("route=\"config_map\",result=\"ok\"} 2"));
-}
-
-/// MindCluster's code of a device that has dropped.
-const DROPPED: u32 = 0x40F8_4E00;
-
-/// The lost ranks of a job with `swansong.dev/fast-dump` are reported once ClusterD has the fault.
-#[tokio::test]
-async fn lost_ranks_of_a_job_with_fast_dump_are_reported() {
-    let scene = Scene::new("fault-fast").await;
-    let namespace = scene.namespace();
-    scene.reset_config().await;
-    let pods: Api<Pod> = Api::namespaced(scene.site.client.clone(), &namespace);
-    let fast_dump = Patch::Merge(json!({"metadata": {"annotations": {"swansong.dev/fast-dump": "true"}}}));
-    pods.patch("bert-master-0", &PatchParams::default(), &fast_dump).await.unwrap();
-    let agent = scene.site.start();
-
-    // An HBM fault doesn't prove that the rank is lost, so no rank is reported.
-    scene.script.event(3, HBM, CRITICAL, OCCUR, "HBM").event(3, HBM, CRITICAL, RECOVER, "HBM");
-    scene.script.event(3, HBM, CRITICAL, OCCUR, "HBM");
-    scene.has_accepted(&agent, &["occur"]).await;
-    scene.script.event(3, HBM, CRITICAL, RECOVER, "HBM");
-    scene.has_accepted(&agent, &["occur", "recover"]).await;
-    let reported = |core: &swansong_fake_clusterd::Core| core.ledger().reported.clone();
-    assert_eq!(scene.clusterd.with(|core, _| reported(core)), []);
-
-    // The job isn't registered at ClusterD.
-    scene.script.event(3, DROPPED, CRITICAL, OCCUR, "gone");
-    scene.expect_events(&namespace, "AscendJob", "bert", &["FaultRelayed", "RanksNotReported"]).await;
-    scene.script.event(3, DROPPED, CRITICAL, RECOVER, "back");
-    scene.has_accepted(&agent, &["occur", "recover", "occur", "recover"]).await;
-    assert_eq!(scene.clusterd.with(|core, _| reported(core)), []);
-
-    scene.clusterd.with(|core, _| core.register("job-1"));
-    scene.script.event(3, DROPPED, CRITICAL, OCCUR, "gone");
-    scene.expect_events(&namespace, "Pod", "bert-master-0", &["RanksReported"]).await;
-    scene.expect_events(&namespace, "AscendJob", "bert", &["RanksReported"]).await;
-    let reported = scene.clusterd.with(|core, _| reported(core));
-    assert_eq!(reported.len(), 1);
-    assert_eq!(
-        (reported[0].job.as_str(), &reported[0].ranks[..]),
-        ("job-1", &[("0".to_owned(), "1".to_owned())][..])
-    );
-    let metrics = agent.get("/metrics").1;
-    for result in ["ok", "unknown_job"] {
-        let line = format!("swansong_agent_fault_rank_reports_total{{result=\"{result}\"}} 1");
-        assert!(metrics.contains(&line), "{line}");
-    }
 }
 
 #[tokio::test]

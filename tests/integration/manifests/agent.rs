@@ -134,7 +134,19 @@ fn overlays_change_only_the_documented_fields() {
         "new ValidatingAdmissionPolicy swansong-agent-faults",
         "new ValidatingAdmissionPolicyBinding swansong-agent-faults",
     ];
+    let fast = faults.iter().map(|path| {
+        // Capabilities are replaced instead of removed.
+        let is_removed = path.ends_with("/capabilities");
+        if is_removed {
+            ["/add", "/drop"].map(|end| format!("{path}{end}")).to_vec()
+        } else {
+            vec![(*path).to_owned()]
+        }
+    });
+    let fast: Vec<String> =
+        fast.flatten().chain(["DaemonSet /spec/template/spec/hostPID".to_owned()]).collect();
     for (overlay, expected) in [
+        ("overlays/agent-fast-dump", fast.iter().map(String::as_str).collect()),
         ("overlays/agent-faults", faults.to_vec()),
         ("overlays/agent-mindcluster", nodes.to_vec()),
         ("overlays/agent-preload-check", preload.to_vec()),
@@ -151,6 +163,15 @@ fn overlays_change_only_the_documented_fields() {
         json!({"drop": ["ALL"], "add": ["SYS_PTRACE", "DAC_READ_SEARCH"]})
     );
     assert!(pod(&rendered).get("hostPID").is_none());
+    let rendered = Rendered::of("overlays/agent-fast-dump");
+    let capabilities = json!({"add": ["KILL", "SYS_PTRACE", "DAC_READ_SEARCH"]});
+    assert_eq!(container(&rendered)["securityContext"]["capabilities"], capabilities);
+    assert!(
+        Rendered::of("overlays/agent-faults")
+            .objects
+            .iter()
+            .all(|object| object.pointer("/spec/template/spec/hostPID").is_none())
+    );
     let rendered = Rendered::of("overlays/agent-mindcluster");
     assert_eq!(pod(&rendered)["nodeSelector"]["workerselector"], "dls-worker-node");
 }

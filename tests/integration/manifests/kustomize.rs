@@ -11,8 +11,9 @@ use swansong_webhook::config::Config;
 
 pub(crate) const OVERLAYS: [&str; 4] =
     ["base", "overlays/cert-manager", "overlays/node-readiness", "overlays/strict"];
-pub(crate) const AGENT_OVERLAYS: [&str; 5] = [
+pub(crate) const AGENT_OVERLAYS: [&str; 6] = [
     "agent",
+    "overlays/agent-fast-dump",
     "overlays/agent-faults",
     "overlays/agent-mindcluster",
     "overlays/agent-mindcluster-preload-check",

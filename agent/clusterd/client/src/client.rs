@@ -15,9 +15,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
 
 use crate::proto;
 use crate::proto::pub_fault_client::PubFaultClient;
-use crate::proto::recover_client::RecoverClient;
 use swansong_clusterd::message::{Message, VERSION};
-use swansong_clusterd::process_fault::{Cause, ReportError, check_response};
 use swansong_clusterd::{PublicFault, RESOURCE, SendError, Transport};
 
 /// ClusterD's address in a cluster that was installed as documented.
@@ -73,26 +71,6 @@ impl GrpcClient {
         let endpoint = plain.endpoint.tls_config(tls);
         let endpoint = endpoint.map_err(|error| AddressError::InvalidCertificate { path: path(), error })?;
         Ok(Self { endpoint, ..plain })
-    }
-
-    /// Reports that `ranks` (global ranks) of the job with the UID `job` are lost. ClusterD acts at once and on the
-    /// whole job.
-    pub async fn report_process_fault(
-        &self,
-        job: &str,
-        ranks: &[u32],
-        cause: Cause,
-    ) -> Result<(), ReportError> {
-        if ranks.is_empty() {
-            return Err(ReportError::NoRanks);
-        }
-        let request = process_fault_request(job, ranks, cause);
-        let call = async |channel| {
-            let mut client = RecoverClient::new(channel).max_decoding_message_size(MAX_RESPONSE);
-            client.report_process_fault(request).await
-        };
-        let status: proto::Status = self.call(call).await.map_err(ReportError::Unavailable)?;
-        check_response(status.code, status.info)
     }
 
     /// Opens a connection for one call. The error is a sentence.
@@ -169,11 +147,6 @@ fn fault_message(fault: &PublicFault) -> proto::Fault {
     }
 }
 
-fn process_fault_request(job: &str, ranks: &[u32], cause: Cause) -> proto::ProcessFaultRequest {
-    let rank = |rank: &u32| proto::FaultRank { rank_id: rank.to_string(), fault_type: cause.to_string() };
-    proto::ProcessFaultRequest { job_id: job.to_owned(), fault_ranks: ranks.iter().map(rank).collect() }
-}
-
 /// Milliseconds since 1970.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -207,14 +180,6 @@ mod tests {
             let error = GrpcClient::new(address, Duration::from_secs(1)).expect_err(address);
             assert!(error.to_string().contains("http://HOST:PORT"), "{error}");
         }
-    }
-
-    #[test]
-    fn ranks_and_causes_are_decimal_digits() {
-        let request = process_fault_request("3f1c", &[3, 11], Cause::Other);
-        let ranks: Vec<_> =
-            request.fault_ranks.iter().map(|rank| (&*rank.rank_id, &*rank.fault_type)).collect();
-        assert_eq!((&*request.job_id, ranks), ("3f1c", vec![("3", "1"), ("11", "1")]));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The gRPC client of ClusterD's public fault and recovery API.
+//! The gRPC client of ClusterD's public fault API.
 
 mod client;
 pub mod proto;

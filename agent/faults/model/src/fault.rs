@@ -133,6 +133,20 @@ pub struct Delivery {
     pub refused: bool,
     /// Whether ClusterD was seen without the fault after it was withdrawn.
     pub is_gone: bool,
+    /// Whether the ranks on a lost device were [to be ended](crate::reconcile::Plan::lost).
+    pub loss: Loss,
+}
+
+/// The loss of a device, on which ranks may be ended once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Loss {
+    /// It isn't reported.
+    #[default]
+    None,
+    /// It has been reported since then.
+    Since(Duration),
+    /// It was part of a plan, of this process or an earlier one.
+    Handled,
 }
 
 /// What ClusterD does about a fault.

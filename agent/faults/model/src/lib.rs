@@ -7,6 +7,8 @@
 //! - [`DriverFault`]: faults for which the driver has no code.
 //! - [`Rules`], [`EscalationTracker`]: raise the level of faults that repeat or last.
 //! - [`device_plugin`]: what the device plugin publishes about this node.
+//! - [`outcome`]: what became of the dump of a job.
+//! - [`rank_process`]: which process is the rank on a lost device.
 
 mod classify;
 mod code;
@@ -16,6 +18,8 @@ mod fault;
 mod fault_id;
 mod json;
 mod level;
+pub mod outcome;
+pub mod rank_process;
 pub mod reconcile;
 mod rules;
 mod send_backoff;
@@ -26,7 +30,7 @@ pub use self::classify::{Classifier, ClassifierSelector, ClassifierSource, Level
 pub use self::code::{Code, InvalidCode, NETWORK_CODES};
 pub use self::driver_fault::{CARD_DROP, DriverFault};
 pub use self::fault::{
-    BlockReason, Classification, Delivery, EARLIEST, Fault, FaultKind, Handling, Phase, RULES,
+    BlockReason, Classification, Delivery, EARLIEST, Fault, FaultKind, Handling, Loss, Phase, RULES,
 };
 pub use self::fault_id::{FaultId, fault_id, rehearsal_expiry, rehearsal_id};
 pub use self::json::{ParseError, Warning};

@@ -8,7 +8,7 @@ mod observe;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::fault::{BlockReason, Delivery, Fault, FaultKind, Handling, Phase};
+use crate::fault::{BlockReason, Delivery, Fault, FaultKind, Handling, Loss, Phase};
 use crate::send_backoff::{BatchError, SendBackoff, Trouble};
 use crate::source_update::{Assertion, Subject};
 use crate::tracker::{FaultTracker, Key, key};
@@ -43,7 +43,7 @@ pub struct Settings {
     /// Whether a fault is withdrawn when the jobs that it hit have dumped: otherwise it would end a
     /// rescheduled job, and so would a restart of ClusterD.
     pub withdraw_after_dump: bool,
-    /// Whether jobs may ask, by `swansong.dev/fast-dump`, that their lost ranks are reported directly.
+    /// Whether jobs may ask, by `swansong.dev/fast-dump`, that the rank on a lost device is ended at once.
     pub fast_dump: bool,
 }
 
@@ -100,6 +100,8 @@ pub struct Plan {
     pub batch: Vec<OutboundFault>,
     /// The subjects whose jobs have to be checked.
     pub preflights: BTreeSet<Subject>,
+    /// The lost devices on which jobs may have their rank ended, by fault. Each is named once.
+    pub lost: BTreeMap<String, Subject>,
     /// When something is due without a new report.
     pub wake: Option<Duration>,
 }
@@ -204,6 +206,10 @@ impl Reconciler {
             };
             if is_due {
                 due.push(OutboundFault::of(fault));
+            }
+            if self.is_lost_for_certain(fault, inputs, &mut plan) {
+                fault.delivery.loss = Loss::Handled;
+                plan.lost.insert(fault.id.clone(), fault.subject);
             }
         }
         for (id, delivery) in &self.unknown {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use crate::code::Code;
-use crate::fault::{Classification, Delivery, Fault, FaultKind, Phase};
+use crate::fault::{Classification, Delivery, Fault, FaultKind, Loss, Phase};
 use crate::fault_id::{FaultId, fault_id};
 use crate::rules::{EscalationTracker, SavedTrack};
 use crate::source_update::{ActiveFault, Severity, SourceUpdate, Subject};
@@ -92,7 +92,9 @@ impl FaultTracker {
     /// Continues with the faults and counters of an earlier process.
     pub fn restore(&mut self, faults: Vec<Fault>, tracks: Vec<SavedTrack>) {
         self.saved_tracks = Some(tracks);
-        for fault in faults.into_iter().take(MAX_FAULTS) {
+        for mut fault in faults.into_iter().take(MAX_FAULTS) {
+            // The earlier process may have ended the rank.
+            fault.delivery.loss = Loss::Handled;
             let key = key(&fault);
             let last = self.last_since.entry((key.1, key.2)).or_default();
             *last = fault.since.max(*last);

@@ -191,7 +191,7 @@ impl Pipeline {
         })
     }
 
-    fn pods(&self) -> Arc<Vec<NpuPod>> {
+    pub(super) fn pods(&self) -> Arc<Vec<NpuPod>> {
         self.parts.inputs.pods.borrow().clone().unwrap_or_default()
     }
 }

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use swansong_fault_model::rank_process::NoRankEnded;
 use swansong_fault_model::reconcile::{Cause, Observed, OutboundFault, Preflight};
-use swansong_fault_model::{Assertion, CARD_DROP, Code, Subject};
+use swansong_fault_model::{Assertion, Subject};
 use tracing::{info, warn};
 
-use super::{Checked, Done, Pipeline, TICK, device_info_problem};
+use super::{Done, Pipeline, TICK, device_info_problem};
 use crate::clock::{as_millis, unix_millis};
 use crate::cluster::JobChecks;
-use crate::outcomes::{AffectedJob, OpenJob};
+use crate::outcomes::AffectedJob;
+use crate::peers::Checked;
 use crate::public::public_fault;
 use crate::sender::batch_error;
 
@@ -55,8 +57,8 @@ impl Pipeline {
         let (cluster, inputs, now) = (self.cluster.clone(), self.parts.inputs.clone(), as_millis(self.now()));
         self.jobs.spawn(async move {
             let device_info = device_info_problem(&inputs.device_plugin.borrow().state(now));
-            let pods = inputs.pods.borrow().clone();
-            let checks = cluster.check_jobs(subject, pods.as_deref(), device_info).await;
+            let (pods, activity) = (inputs.pods.borrow().clone(), inputs.activity.borrow().clone());
+            let checks = cluster.check_jobs(subject, pods.as_deref(), device_info, &activity).await;
             Done::CheckedJobs(subject, checks)
         });
     }
@@ -79,8 +81,11 @@ impl Pipeline {
     pub(super) fn check_outcomes(&mut self, now: Duration) -> Option<Duration> {
         match self.outcomes.due(now) {
             Ok(open) => {
-                let cluster = self.cluster.clone();
-                self.jobs.spawn(async move { Done::CheckedOutcomes(cluster.check_outcomes(open).await) });
+                let (cluster, parts) = (self.cluster.clone(), Arc::clone(&self.parts));
+                let local = parts.inputs.activity.borrow().clone();
+                self.jobs.spawn(async move {
+                    Done::CheckedOutcomes(cluster.check_outcomes(open, &parts.node, &local).await)
+                });
                 None
             }
             Err(due) => due,
@@ -111,14 +116,12 @@ impl Pipeline {
             Done::CheckedJobs(subject, checks) => self.checked_jobs(subject, checks, now),
             Done::Observed(observed) => self.observed(observed, now),
             Done::CheckedOutcomes(results) => self.checked_outcomes(results, now),
-            Done::ReportedRanks { id, job, result } => {
-                self.parts.metrics.count_rank_report(&result);
-                self.parts.events.ranks_reported(&id, &job, &result);
-                let (name, ranks) = (&job.job.name, &job.fast_ranks);
+            Done::EndedRank { id, subject, pod, result } => {
+                self.parts.metrics.count_rank_ended(&result);
+                self.parts.events.rank_ended(&id, &pod, subject, &result);
                 match result {
-                    Ok(()) => info!(id, job = name, ?ranks, "reported lost ranks to ClusterD"),
-                    // ClusterD orders the dump by itself, later.
-                    Err(error) => warn!(id, job = name, ?ranks, %error, "lost ranks can't be reported"),
+                    Ok(pid) => info!(id, %pod, pid, "ended the rank on a lost device"),
+                    Err(error) => warn!(id, %pod, %error, "the rank on a lost device wasn't ended"),
                 }
             }
         }
@@ -140,9 +143,6 @@ impl Pipeline {
                 let checked = self.checked.get(&fault.subject).filter(|_| fault.ends_ranks());
                 let jobs = checked.map(|checked| checked.checks.jobs.clone()).unwrap_or_default();
                 self.parts.events.relayed(fault, &jobs, route);
-                if self.parts.settings.fast_dump && fault.code == Code::from(CARD_DROP) {
-                    self.report_ranks(&fault.id, &jobs);
-                }
                 self.outcomes.follow(&fault.id, fault.subject, &jobs, now);
             }
             (Assertion::Recover, Cause::New) => self.parts.events.recovery_relayed(fault),
@@ -152,15 +152,22 @@ impl Pipeline {
         }
     }
 
-    /// Reports the ranks of jobs that ask for it.
-    fn report_ranks(&mut self, id: &str, jobs: &[AffectedJob]) {
-        for job in jobs.iter().filter(|job| !job.fast_ranks.is_empty()) {
-            let (parts, id, job) = (Arc::clone(&self.parts), id.to_owned(), Box::new(job.clone()));
-            self.jobs.spawn(async move {
-                let result = parts.transports.report_ranks(&job.job.uid, &job.fast_ranks).await;
-                Done::ReportedRanks { id, job, result }
+    /// Ends the ranks on a lost device of jobs that ask for it.
+    pub(super) fn end_ranks(&mut self, id: &str, subject: Subject, now: Duration) {
+        let (Some(checked), Subject::Npu(npu)) = (self.checked.get(&subject), subject) else { return };
+        let jobs: Vec<AffectedJob> = checked.checks.jobs.iter().filter(|job| job.is_fast).cloned().collect();
+        for pod in self.pods().iter() {
+            if !jobs.iter().any(|job| job.pod.uid == pod.reference.uid) {
+                continue;
+            }
+            let (processes, pod, id) = (Arc::clone(&self.parts.inputs.processes), pod.clone(), id.to_owned());
+            self.jobs.spawn_blocking(move || {
+                let result =
+                    if pod.dump.has_hook { processes.end_rank(&pod, npu) } else { Err(NoRankEnded::NoHook) };
+                Done::EndedRank { id, subject, pod: Box::new(pod.reference), result }
             });
         }
+        self.outcomes.follow(id, subject, &jobs, now);
     }
 
     fn checked_jobs(&mut self, subject: Subject, checks: JobChecks, now: Duration) {
@@ -170,7 +177,7 @@ impl Pipeline {
         let objects_since = (!checks.objections.is_empty()).then(|| before.unwrap_or(now));
         // The checks count from their end: an API server may be slow.
         let preflight = Preflight { at: now, objects_since };
-        self.checked.insert(subject, Checked { preflight, checks });
+        self.checked.insert(subject, super::Checked { preflight, checks });
     }
 
     fn observed(&mut self, observed: Result<Observed, String>, now: Duration) {
@@ -184,14 +191,15 @@ impl Pipeline {
         }
     }
 
-    fn checked_outcomes(&mut self, results: Vec<(OpenJob, String)>, now: Duration) {
+    fn checked_outcomes(&mut self, results: Vec<Checked>, now: Duration) {
         for outcome in self.outcomes.record(results, now) {
-            let result = outcome.job.outcome.as_deref().unwrap_or_default();
-            self.parts.metrics.count_outcome(result, outcome.took.as_secs_f64());
+            self.parts.metrics.count_outcome(&outcome.outcome, outcome.took.as_secs_f64());
             self.parts.events.outcome(&outcome);
-            info!(id = outcome.id, job = outcome.job.job.name, result, took = ?outcome.took, "a job has ended");
+            let (id, job, result, took) =
+                (&outcome.id, outcome.job.job_name(), &outcome.outcome, outcome.took);
+            info!(id, job, ?result, ?took, "a job that a fault hit has an outcome");
             if outcome.is_last {
-                self.reconciler.withdraw(&mut self.tracker, &outcome.id);
+                self.reconciler.withdraw(&mut self.tracker, id);
             }
         }
     }

@@ -7,7 +7,7 @@ use swansong_clusterd::customization::{BUILT_IN, customize};
 use swansong_clusterd_client::proto::{Fault, PubFaultInfo, PublicFaultRequest, RespStatus};
 
 use crate::bucket::Bucket;
-use crate::ledger::{AcceptedFault, Answer, Dropped, Effect, Kill, Ledger, Reported};
+use crate::ledger::{AcceptedFault, Answer, Dropped, Effect, Kill, Ledger};
 use crate::rules;
 use crate::whitelist::{Customization, Mark, Whitelist};
 
@@ -26,21 +26,18 @@ pub struct Settings {
     pub nodes: Option<HashSet<String>>,
     /// A node without serial-number annotation; faults without a node name affect it.
     pub unnumbered: String,
-    /// UIDs of registered jobs.
-    pub jobs: HashSet<String>,
     /// Limit of connections from one address; 512 unless all agents of a test share an address.
     pub per_source: usize,
 }
 
 impl Default for Settings {
-    /// Swansong's codes are installed, all nodes are known, no job is registered.
+    /// Swansong's codes are installed, and all nodes are known.
     fn default() -> Self {
         let ours = customize(BUILT_IN).map(|ours| ours.text).unwrap_or_default();
         Self {
             customization: Customization::Text(ours),
             nodes: None,
             unnumbered: "some-other-node".to_owned(),
-            jobs: HashSet::new(),
             per_source: 512,
         }
     }
@@ -103,10 +100,6 @@ impl Core {
     pub fn customize(&mut self, customization: Customization) {
         self.settings.customization = customization;
         self.whitelist = None;
-    }
-
-    pub fn register(&mut self, job: &str) {
-        self.settings.jobs.insert(job.to_owned());
     }
 
     /// Handles a public fault that arrives at `now` by gRPC or ConfigMap.
@@ -303,11 +296,6 @@ impl Core {
         data
     }
 
-    /// Handles a report of the fast path: code 0, or 400 for a job that isn't registered.
-    pub fn report_process_fault(&mut self, job: &str, ranks: Vec<(String, String)>) -> (i32, String) {
-        if !self.settings.jobs.contains(job) {
-            return (400, format!("job {job} is not registered"));
-        }
         self.ledger.reported.push(Reported { job: job.to_owned(), ranks });
         (0, "success".to_owned())
     }

@@ -63,13 +63,6 @@ pub struct Answer {
     pub faults: usize,
 }
 
-/// A report of lost ranks by the fast path.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Reported {
-    pub job: String,
-    pub ranks: Vec<(String, String)>,
-}
-
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ledger {
     pub accepted: Vec<AcceptedFault>,
@@ -78,7 +71,6 @@ pub struct Ledger {
     pub kills: Vec<Kill>,
     /// Faults without a node name, which affect an unrelated node.
     pub misdirected: Vec<AcceptedFault>,
-    pub reported: Vec<Reported>,
 }
 
 impl Ledger {

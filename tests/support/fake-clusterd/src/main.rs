@@ -20,9 +20,6 @@ struct Arguments {
     /// publicCustomization.json [default: Swansong's codes are installed]
     #[arg(long, value_name = "FILE")]
     customization: Option<PathBuf>,
-    /// UID of a job that has registered; may be repeated
-    #[arg(long, value_name = "UID")]
-    job: Vec<String>,
     /// Read and write ConfigMaps
     #[arg(long)]
     cluster: bool,
@@ -32,7 +29,7 @@ struct Arguments {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let arguments = Arguments::parse();
-    let mut settings = Settings { jobs: arguments.job.into_iter().collect(), ..Settings::default() };
+    let mut settings = Settings::default();
     if let Some(file) = arguments.customization {
         settings.customization = Customization::File(file);
     }
@@ -49,7 +46,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn print_ledger(clusterd: Arc<FakeClusterd>) {
-    let mut printed = (0, 0, 0, 0);
+    let mut printed = (0, 0, 0);
     let mut ticks = tokio::time::interval(Duration::from_millis(100));
     loop {
         ticks.tick().await;
@@ -57,7 +54,6 @@ async fn print_ledger(clusterd: Arc<FakeClusterd>) {
         lines("accepted", &ledger.accepted, &mut printed.0);
         lines("dropped", &ledger.dropped, &mut printed.1);
         lines("kill", &ledger.kills, &mut printed.2);
-        lines("reported", &ledger.reported, &mut printed.3);
     }
 }
 

@@ -9,7 +9,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures::stream;
 use swansong_clusterd_client::proto;
 use swansong_clusterd_client::proto::pub_fault_server::{PubFault, PubFaultServer};
-use swansong_clusterd_client::proto::recover_server::{Recover, RecoverServer};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -260,8 +259,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     });
     let served = Server::builder()
         .max_concurrent_streams(STREAMS)
-        .add_service(PubFaultServer::new(service.clone()).max_decoding_message_size(MESSAGE))
-        .add_service(RecoverServer::new(service).max_decoding_message_size(MESSAGE))
+        .add_service(PubFaultServer::new(service).max_decoding_message_size(MESSAGE))
         .serve_with_incoming(incoming);
     if let Err(error) = served.await {
         eprintln!("the fake ClusterD no longer serves: {error}");
@@ -304,27 +302,5 @@ impl PubFault for Service {
     ) -> Result<Response<proto::RespStatus>, Status> {
         let peer = request.extensions().get::<SocketAddr>().copied();
         self.0.public_fault(request.get_ref(), peer).await.map(Response::new)
-    }
-}
-
-#[tonic::async_trait]
-impl Recover for Service {
-    async fn report_process_fault(
-        &self,
-        request: Request<proto::ProcessFaultRequest>,
-    ) -> Result<Response<proto::Status>, Status> {
-        self.0.admit()?;
-        match self.0.behaviour() {
-            Behaviour::Hang | Behaviour::HalfOpen => return Err(self.0.hang().await),
-            Behaviour::Unavailable => return Err(Status::unavailable("not now")),
-            Behaviour::Code(code) => {
-                return Ok(Response::new(proto::Status { code, info: "something else".to_owned() }));
-            }
-            _ => {}
-        }
-        let proto::ProcessFaultRequest { job_id, fault_ranks } = request.into_inner();
-        let ranks = fault_ranks.into_iter().map(|rank| (rank.rank_id, rank.fault_type)).collect();
-        let (code, info) = self.0.core().report_process_fault(&job_id, ranks);
-        Ok(Response::new(proto::Status { code, info }))
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use swansong_clusterd::message::InvalidBatch;
-use swansong_clusterd::process_fault::{Cause, ReportError};
 use swansong_clusterd::{Class, FaultType, PublicFault, SendError, Transport};
 use swansong_clusterd_client::GrpcClient;
 use swansong_clusterd_client::proto::PublicFaultRequest;
@@ -229,23 +228,6 @@ async fn uses_one_connection_at_a_time_and_none_when_idle() {
     assert_eq!(count.accepted, 20, "one per batch");
     // The previous connection may be closing while the next one opens.
     assert!(count.most <= 2, "{count:?}");
-}
-
-#[tokio::test]
-async fn reports_process_faults() {
-    let clusterd = start().await;
-    let client = client(&clusterd, SHORT);
-    let report = async |job| client.report_process_fault(job, &[3, 11], Cause::Other).await;
-    assert!(matches!(report("uid-1").await, Err(ReportError::UnknownJob(_))));
-    clusterd.with(|core, _| core.register("uid-1"));
-    assert_eq!(report("uid-1").await, Ok(()));
-    let ranks = &clusterd.ledger().reported[0].ranks;
-    assert_eq!(ranks, &[("3".to_owned(), "1".to_owned()), ("11".to_owned(), "1".to_owned())]);
-    assert_eq!(client.report_process_fault("uid-1", &[], Cause::Other).await, Err(ReportError::NoRanks));
-    clusterd.behave(Behaviour::Code(501));
-    assert!(matches!(report("uid-1").await, Err(ReportError::Refused { code: 501, .. })));
-    clusterd.behave(Behaviour::Hang);
-    assert!(matches!(report("uid-1").await, Err(ReportError::Unavailable(_))));
 }
 
 /// A naive client that holds a connection per node and pings it.

@@ -274,16 +274,6 @@ fn answers_0_and_drops_faults_beyond_fifty_thousand() {
 }
 
 #[test]
-fn fast_path_requires_registered_jobs() {
-    let mut core = core();
-    let ranks = vec![("3".to_owned(), "1".to_owned())];
-    assert_eq!(core.report_process_fault("uid-1", ranks.clone()).0, 400);
-    core.register("uid-1");
-    assert_eq!(core.report_process_fault("uid-1", ranks).0, 0);
-    assert_eq!(core.ledger().reported.len(), 1);
-}
-
-#[test]
 fn reader_parses_the_statistic() {
     let mut core = core();
     send(&mut core, NOW, vec![fault("fault-0001", "occur")]);

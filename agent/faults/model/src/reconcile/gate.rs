@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Inputs, Plan, RESYNC_GRACE, Reconciler};
-use crate::fault::{BlockReason, Fault, FaultKind, Handling, Phase};
+use crate::code::Code;
+use crate::driver_fault::CARD_DROP;
+use crate::fault::{BlockReason, Fault, FaultKind, Handling, Loss, Phase};
 use crate::tracker::{Key, is_watched, key};
 
 /// How long a preflight without objections is valid.
@@ -92,6 +94,44 @@ impl Reconciler {
         let since = *fault.delivery.settling_since.get_or_insert(now);
         let settled = since + self.settings.settle(fault.handling());
         if fault.delivery.reported_since_start { settled } else { settled.max(self.started + RESYNC_GRACE) }
+    }
+
+    /// Whether a device is certainly lost, ClusterD knows it and responds, and the jobs on it can dump.
+    pub(super) fn is_lost_for_certain(
+        &self,
+        fault: &mut Fault,
+        inputs: &Inputs<'_>,
+        plan: &mut Plan,
+    ) -> bool {
+        let is_candidate = self.settings.fast_dump
+            && fault.kind == FaultKind::Condition
+            && fault.code == Code::from(CARD_DROP)
+            && fault.ends_ranks();
+        if !is_candidate {
+            return false;
+        }
+        let since = match fault.delivery.loss {
+            Loss::Handled => return false,
+            Loss::Since(since) => since,
+            Loss::None => inputs.now,
+        };
+        fault.delivery.loss = Loss::Since(since);
+        let settled = since + self.settings.settle;
+        match fault.phase {
+            Phase::Sent | Phase::Confirmed => fault.delivery.attempts > 0,
+            // ClusterD has it from the device plugin: it was neither settled nor checked here.
+            Phase::Blocked(BlockReason::ReportedByDevicePlugin) if self.trouble().is_none() => {
+                if !plan.is_time(settled, inputs.now) {
+                    return false;
+                }
+                let preflight = (inputs.preflight)(fault.subject);
+                if preflight.is_none_or(|preflight| inputs.now >= preflight.at + preflight.interval()) {
+                    plan.preflights.insert(fault.subject);
+                }
+                self.preflighted(preflight, inputs, plan) == Phase::Ready
+            }
+            _ => false,
+        }
     }
 
     fn preflighted(&self, preflight: Option<Preflight>, inputs: &Inputs<'_>, plan: &mut Plan) -> Phase {

@@ -237,3 +237,71 @@ fn fault_of_a_disabled_source_is_not_sent() {
     }
     assert_eq!(*node.phase(), Phase::Blocked(BlockReason::SourceDisabled));
 }
+
+/// A lost device of a job that can dump is named once, when ClusterD has the fault and responds.
+#[test]
+fn lost_device_is_named_once_after_clusterd_accepted_the_fault() {
+    const DROPPED: u32 = 0x40F8_4E00;
+    let lost = |plan: &Plan| plan.lost.values().copied().collect::<Vec<Subject>>();
+    let mut node = Node::new(Level::RestartNPU);
+    node.report(&[DROPPED]);
+    node.plan(Duration::ZERO);
+    let plan = node.cleared(SETTLE);
+    assert_eq!((assertions(&plan), lost(&plan)), (vec![Assertion::Occur], vec![]));
+    node.complete(plan, Ok(()), SETTLE);
+    assert_eq!(lost(&node.cleared(SETTLE)), [Subject::Npu(3)]);
+    let id = node.id();
+    node.observe(&[&id], seconds(20));
+    assert!(lost(&node.cleared(seconds(20))).is_empty());
+    node.reconciler.withdraw(&mut node.tracker, &id);
+    assert!(lost(&node.cleared(seconds(21))).is_empty());
+}
+
+/// Where the device plugin reports the device, it is settled and its jobs are checked all the same.
+#[test]
+fn lost_device_that_the_device_plugin_reports_is_named_after_a_preflight() {
+    const DROPPED: u32 = 0x40F8_4E00;
+    let mut node = Node::new(Level::RestartNPU);
+    node.is_plugin_reporting = true;
+    node.report(&[DROPPED]);
+    let plan = node.plan(Duration::ZERO);
+    assert_eq!((plan.wake, plan.preflights.len()), (Some(SETTLE), 0));
+    let plan = node.plan(SETTLE);
+    assert_eq!((plan.preflights.len(), plan.lost.len()), (1, 0));
+    node.preflight = Some(Preflight { at: SETTLE, objects_since: Some(SETTLE) });
+    assert!(node.plan(SETTLE).lost.is_empty(), "nothing would be saved");
+    let plan = node.cleared(seconds(8));
+    assert_eq!((plan.batch.len(), plan.lost.len()), (0, 1));
+    assert!(node.cleared(seconds(9)).lost.is_empty());
+}
+
+/// Any other fault, a fault of an earlier process and one that ClusterD doesn't answer name no lost device.
+#[test]
+fn device_that_may_live_is_not_named_lost() {
+    const DROPPED: u32 = 0x40F8_4E00;
+    let mut node = Node::sent(Level::RestartNPU, SETTLE);
+    assert!(node.cleared(seconds(6)).lost.is_empty(), "an HBM fault");
+    let off = Settings { fast_dump: false, ..Settings::default() };
+    for settings in [off, Settings::default()] {
+        let is_restored = settings.fast_dump;
+        node = Node::with(Level::RestartNPU, settings);
+        node.report(&[DROPPED]);
+        if is_restored {
+            let faults = node.tracker.faults().cloned().collect();
+            node.tracker = FaultTracker::new("n", None);
+            node.tracker.restore(faults, Vec::new());
+            node.report(&[DROPPED]);
+        }
+        node.plan(Duration::ZERO);
+        let plan = node.cleared(SETTLE);
+        assert_eq!(assertions(&plan), [Assertion::Occur]);
+        node.complete(plan, Ok(()), SETTLE);
+        assert!(node.cleared(seconds(6)).lost.is_empty());
+    }
+    node = Node::new(Level::RestartNPU);
+    node.report(&[DROPPED]);
+    node.plan(Duration::ZERO);
+    let plan = node.cleared(SETTLE);
+    node.complete(plan, Err(BatchError::Unexpected("?".to_owned())), SETTLE);
+    assert!(node.cleared(seconds(6)).lost.is_empty());
+}

@@ -1,0 +1,246 @@
+//! What became of the dump of a job after a fault, from ClusterD's status and from what the agents of its nodes see.
+//!
+//! ascend-operator deletes the PodGroup about a second after the first container of a job has ended, while ranks on other
+//! nodes still save. So a missing PodGroup is no outcome, and a fault isn't withdrawn before the ranks have disconnected
+//! from MindIO's controller or the time for saving is over.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest time from ClusterD's acceptance of a fault to the dump order: ClusterD's grace, MindIO's heartbeats, and
+/// other jobs before this one.
+pub const ORDER_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// ClusterD waits up to fifteen minutes for a dump, and then for what follows.
+pub const STATUS_TIMEOUT: Duration = Duration::from_mins(20);
+
+/// What is known of a job after a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Observation<'a> {
+    /// The job's PodGroup; `None` if it was deleted.
+    pub group: Option<GroupStatus<'a>>,
+    /// The ranks' processors.
+    pub processors: Processors,
+    /// The checkpoint folder that was renamed since the fault, which MindIO does when all ranks have saved.
+    pub renamed: Option<&'a str>,
+    /// The time since ClusterD accepted the fault, or a rank was ended.
+    pub waited: Duration,
+}
+
+/// What ClusterD writes to a PodGroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupStatus<'a> {
+    /// `ProcessRecoverStatus`.
+    pub status: Option<&'a str>,
+    /// Whether the label `process-recover-enable` is `pause`: ClusterD has handled a fault, and waits for the job to be
+    /// scheduled again.
+    pub is_paused: bool,
+}
+
+/// The connections of a job's ranks to MindIO's controller, on all nodes that can be observed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Processors {
+    /// Ranks are connected, so they may be saving.
+    Connected,
+    /// Ranks were connected at the fault, and no longer are.
+    Disconnected,
+    /// No agent sees them.
+    NotSeen,
+}
+
+/// What was known before the fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expected<'a> {
+    /// `ProcessRecoverStatus` before the fault.
+    pub status_before: Option<&'a str>,
+    /// How long the job may save.
+    pub save_limit: Duration,
+}
+
+/// What became of a dump.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// ClusterD's status.
+    Status(String),
+    /// The checkpoint folder that was renamed.
+    Renamed(String),
+    /// It can't be found out.
+    Unknown(Unknown),
+}
+
+/// Why the outcome of a dump is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Unknown {
+    /// The PodGroup still exists, and ClusterD wrote no status, or the same as for an earlier fault.
+    NoStatus,
+    /// The PodGroup was deleted before ClusterD wrote a status, and the ranks have disconnected.
+    PodGroupDeleted,
+    /// The time for saving is over.
+    TimedOut,
+}
+
+impl Observation<'_> {
+    /// The outcome; `None` while ranks may still be saving, or ClusterD may still write its status.
+    pub fn outcome(&self, expected: Expected<'_>) -> Option<Outcome> {
+        let may_save = self.waited < ORDER_TIMEOUT + expected.save_limit;
+        let is_handled = self.group.is_some_and(|group| group.is_paused);
+        let has_ended = match self.processors {
+            Processors::Connected => !may_save,
+            Processors::Disconnected => is_handled || self.group.is_none() || !may_save,
+            Processors::NotSeen => is_handled || !may_save,
+        };
+        let has_ended = has_ended && (self.group.is_none() || is_handled || self.waited >= STATUS_TIMEOUT);
+        let status = self.group.and_then(|group| group.status);
+        if let Some(status) = status.filter(|status| Some(*status) != expected.status_before)
+            && (has_ended || !is_step(status))
+        {
+            return Some(Outcome::Status(status.to_owned()));
+        }
+        if !has_ended && (self.group.is_some() || self.processors == Processors::Connected) {
+            return None;
+        }
+        if let Some(folder) = self.renamed {
+            return Some(Outcome::Renamed(folder.to_owned()));
+        }
+        has_ended.then_some(Outcome::Unknown(match self.group {
+            _ if !may_save && self.processors != Processors::Disconnected => Unknown::TimedOut,
+            Some(_) => Unknown::NoStatus,
+            None => Unknown::PodGroupDeleted,
+        }))
+    }
+}
+
+/// Whether ClusterD tries the next strategy after this status (`handleCheckRecoverResult`).
+fn is_step(status: &str) -> bool {
+    matches!(status, "retry-failed" | "recover-failed")
+}
+
+/// The connections of a Pod's ranks, remembered from one observation to the next.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ConnectionHistory {
+    connected_at: Option<u64>,
+    disconnected_at: Option<u64>,
+}
+
+impl ConnectionHistory {
+    /// How long all connections have to be closed: ranks reconnect within a second when a controller restarts.
+    const SETTLE: u64 = 3_000;
+
+    /// Records at `now`, in milliseconds, how many connections are established; `None` if that can't be seen.
+    pub const fn record(&mut self, connections: Option<usize>, now: u64) {
+        match connections {
+            None => {}
+            Some(0) if self.connected_at.is_none() || self.disconnected_at.is_some() => {}
+            Some(0) => self.disconnected_at = Some(now),
+            Some(_) if self.connected_at.is_some() && self.disconnected_at.is_none() => {}
+            Some(_) => *self = Self { connected_at: Some(now), disconnected_at: None },
+        }
+    }
+
+    /// Whether any connection was ever established.
+    pub const fn was_connected(&self) -> bool {
+        self.connected_at.is_some()
+    }
+
+    /// The state at `now` with respect to a fault at `since`.
+    pub const fn processors(&self, since: u64, now: u64) -> Processors {
+        match (self.connected_at, self.disconnected_at) {
+            (Some(_), None) => Processors::Connected,
+            (Some(_), Some(at)) if now < at + Self::SETTLE => Processors::Connected,
+            (Some(_), Some(at)) if at >= since => Processors::Disconnected,
+            _ => Processors::NotSeen,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Processors::{Connected, Disconnected, NotSeen};
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_mins(30);
+    const SOON: Duration = Duration::from_secs(20);
+    const LATE: Duration = Duration::from_mins(32);
+    const SAVED: &str = "dump-success";
+
+    const fn group(status: Option<&str>, is_paused: bool) -> GroupStatus<'_> {
+        GroupStatus { status, is_paused }
+    }
+
+    #[test]
+    fn outcome_is_clusterds_status_then_a_rename_then_unknown() {
+        let (paused, group) = (|status| Some(group(status, true)), |status| Some(group(status, false)));
+        let status = |status: &str| Some(Outcome::Status(status.to_owned()));
+        let renamed = || Some(Outcome::Renamed("iter_7".to_owned()));
+        let unknown = |why| Some(Outcome::Unknown(why));
+        for (observed, processors, rename, waited, before, expected) in [
+            // ClusterD's status decides, also while ranks are connected.
+            (group(Some(SAVED)), Connected, None, SOON, None, status(SAVED)),
+            (group(Some("dump-failed")), NotSeen, None, SOON, Some(SAVED), status("dump-failed")),
+            (paused(Some(SAVED)), Disconnected, None, SOON, None, status(SAVED)),
+            (group(Some(SAVED)), NotSeen, None, SOON, Some("recover-failed"), status(SAVED)),
+            // It is that of an earlier fault, or there is none yet.
+            (group(Some(SAVED)), Connected, None, SOON, Some(SAVED), None),
+            (group(None), Connected, None, SOON, None, None),
+            (group(None), Disconnected, None, SOON, None, None),
+            (group(None), NotSeen, None, SOON, None, None),
+            (group(None), NotSeen, Some("iter_7"), SOON, None, None),
+            // A dump follows after other strategies have failed.
+            (group(Some("recover-failed")), NotSeen, None, SOON, None, None),
+            (paused(Some("recover-failed")), NotSeen, None, SOON, None, status("recover-failed")),
+            (group(Some("recover-failed")), NotSeen, None, LATE, None, status("recover-failed")),
+            // ClusterD has handled the fault and wrote the same status, or none.
+            (paused(None), NotSeen, None, SOON, None, unknown(Unknown::NoStatus)),
+            (paused(Some(SAVED)), NotSeen, None, SOON, Some(SAVED), unknown(Unknown::NoStatus)),
+            (paused(Some(SAVED)), Disconnected, Some("iter_7"), SOON, Some(SAVED), renamed()),
+            (paused(Some(SAVED)), Connected, None, SOON, Some(SAVED), None),
+            // The PodGroup is deleted while ranks save.
+            (None, Connected, None, SOON, None, None),
+            (None, Connected, Some("iter_7"), SOON, None, None),
+            (None, NotSeen, None, SOON, None, None),
+            (None, NotSeen, Some("iter_7"), SOON, None, renamed()),
+            (None, Disconnected, Some("iter_7"), SOON, None, renamed()),
+            (None, Disconnected, None, SOON, None, unknown(Unknown::PodGroupDeleted)),
+            // The time for saving is over.
+            (None, Connected, None, LATE, None, unknown(Unknown::TimedOut)),
+            (None, NotSeen, None, LATE, None, unknown(Unknown::TimedOut)),
+            (group(None), Connected, None, LATE, None, unknown(Unknown::TimedOut)),
+            (group(None), Disconnected, None, LATE, None, unknown(Unknown::NoStatus)),
+            (group(None), Connected, Some("iter_7"), LATE, None, renamed()),
+        ] {
+            let observation = Observation { group: observed, processors, renamed: rename, waited };
+            let outcome = observation.outcome(Expected { status_before: before, save_limit: LIMIT });
+            assert_eq!(outcome, expected, "{observation:?}, {before:?} before");
+        }
+    }
+
+    #[test]
+    fn short_save_limit_leaves_clusterd_its_time_for_the_status() {
+        let expected = Expected { status_before: None, save_limit: Duration::from_mins(3) };
+        let at = |group, waited| Observation { group, processors: NotSeen, renamed: None, waited };
+        let running = Some(group(None, false));
+        assert_eq!(at(running, Duration::from_mins(10)).outcome(expected), None);
+        assert!(at(running, STATUS_TIMEOUT).outcome(expected).is_some());
+        assert!(at(None, Duration::from_mins(5)).outcome(expected).is_some());
+    }
+
+    #[test]
+    fn connections_count_from_the_first_one_and_settle() {
+        let mut history = ConnectionHistory::default();
+        history.record(Some(0), 1_000);
+        assert_eq!(history.processors(0, 1_000), NotSeen);
+        history.record(Some(3), 2_000);
+        history.record(None, 3_000);
+        assert_eq!(history.processors(10_000, 3_000), Connected);
+        history.record(Some(0), 20_000);
+        history.record(Some(0), 22_000);
+        assert_eq!(history.processors(10_000, 22_000), Connected);
+        assert_eq!(history.processors(10_000, 23_000), Disconnected);
+        assert_eq!(history.processors(30_000, 40_000), NotSeen, "it ended before the fault");
+        history.record(Some(1), 24_000);
+        assert_eq!(history.processors(10_000, 24_000), Connected);
+    }
+}

@@ -1,0 +1,69 @@
+//! Follows the dumps of Pods.
+
+use std::collections::BTreeMap;
+
+use swansong_faults::{Activity, NpuPod, Renamed};
+
+use super::checkpoint::{CheckpointFolder, save_folder};
+use super::connections::established;
+use super::{Member, PodProcesses, for_each_member};
+
+/// How long what was seen of a Pod is kept after it has gone, in milliseconds: agents of other nodes read it.
+const RETENTION: u64 = 60 * 60 * 1000;
+
+/// Remembers what was seen of the dumps of Pods.
+#[derive(Debug)]
+pub struct ActivityObserver {
+    processes: PodProcesses,
+    activity: Activity,
+    folders: BTreeMap<String, CheckpointFolder>,
+    /// When each Pod was last listed.
+    listed_at: BTreeMap<String, u64>,
+}
+
+impl ActivityObserver {
+    /// An observer that has seen nothing.
+    pub const fn new(processes: PodProcesses) -> Self {
+        Self { processes, activity: Activity::new(), folders: BTreeMap::new(), listed_at: BTreeMap::new() }
+    }
+
+    /// Inspects `pods` at `now`, in milliseconds since 1970, and returns what is known of them and of earlier ones.
+    ///
+    /// # Errors
+    ///
+    /// When the procfs can't be read.
+    pub fn observe(&mut self, pods: &[NpuPod], now: u64) -> std::io::Result<&Activity> {
+        let mut members: BTreeMap<String, Vec<Member>> = BTreeMap::new();
+        for_each_member(&self.processes.proc, |uid, member| members.entry(uid).or_default().push(member))?;
+        self.listed_at.extend(pods.iter().map(|pod| (pod.reference.uid.clone(), now)));
+        for uid in self.listed_at.keys() {
+            let pod = pods.iter().find(|pod| pod.reference.uid == *uid);
+            let members = members.remove(uid).unwrap_or_default();
+            let ports = pod.map(|pod| pod.dump.ports.as_slice()).unwrap_or_default();
+            let seen = self.activity.entry(uid.clone()).or_default();
+            // Of a Pod that was deleted its processes are gone as well, or end soon.
+            let is_over = pod.is_none() || members.is_empty();
+            let connections =
+                if is_over { Some(0) } else { established(&self.processes.proc, &members, ports) };
+            seen.connections.record(connections, now);
+            let folder = self.folders.entry(uid.clone()).or_default();
+            if let Some(renamed) = renamed(&self.processes, &members, folder) {
+                seen.renamed = Some(Renamed { folder: renamed, at: now });
+            }
+        }
+        self.listed_at.retain(|_, at| now.saturating_sub(*at) < RETENTION);
+        self.activity.retain(|uid, _| self.listed_at.contains_key(uid));
+        self.folders.retain(|uid, _| self.listed_at.contains_key(uid));
+        Ok(&self.activity)
+    }
+}
+
+/// The checkpoint folder that was renamed since the last call.
+fn renamed(processes: &PodProcesses, members: &[Member], folder: &mut CheckpointFolder) -> Option<String> {
+    members.iter().find_map(|Member { process, .. }| {
+        let arguments = process.cmdline().ok()?;
+        let path = save_folder(&arguments)?;
+        let root = processes.proc.join(process.pid().to_string()).join("root");
+        Some(folder.observe(&root, path))
+    })?
+}
