@@ -131,7 +131,7 @@ impl Cluster {
     }
 
     /// The PodGroup of a Pod, if there is one.
-    pub(crate) async fn pod_group(&self, pod: &PodReference) -> Result<Option<PodGroup>, String> {
+    pub async fn pod_group(&self, pod: &PodReference) -> Result<Option<PodGroup>, String> {
         let Some(name) = &pod.group else { return Ok(None) };
         let kind = GroupVersionKind::gvk("scheduling.volcano.sh", "v1beta1", "PodGroup");
         let groups: Api<DynamicObject> =

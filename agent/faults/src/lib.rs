@@ -41,6 +41,7 @@ pub use self::metrics::Metrics;
 pub use self::peers::{RANK, share};
 pub use self::pipeline::{Inputs, Outputs, Parts, Queue, run};
 pub use self::pod::{DumpSettings, NpuPod, Owner, PodReference};
+pub use self::preflight::PodGroup;
 pub use self::processes::{Activity, PodActivity, Processes, Renamed};
 pub use self::sender::{ConfigMapTransport, Gateway, Route, Transports};
 pub use self::status::Status;

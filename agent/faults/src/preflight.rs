@@ -51,7 +51,7 @@ pub enum Why {
 
 /// The recovery part of a PodGroup (`scheduling.volcano.sh/v1beta1`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct PodGroup {
+pub struct PodGroup {
     /// The annotation `recover-strategy`.
     pub strategy: Option<String>,
     /// Whether label `process-recover-enable` is `on`.

@@ -9,11 +9,6 @@ use swansong_faults::{Cluster, NpuPod};
 use crate::finding::Status;
 use crate::node::PodObject;
 
-/// The NPU Pod that `pod` is, if it is one.
-pub(super) fn npu_pod(pod: &PodObject) -> Option<NpuPod> {
-    NpuPod::read(&serde_json::to_vec(pod).ok()?)
-}
-
 /// The Pods whose job asks for a dump. The error says which job can't be read.
 pub(super) async fn dumping(
     cluster: &Cluster,
@@ -22,12 +17,12 @@ pub(super) async fn dumping(
 ) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
     for pod in npu_pods {
-        let name = format!("{}/{}", pod.namespace, pod.name);
-        let object = pods.iter().find(|object| object.metadata.uid.as_deref() == Some(&pod.uid));
+        let (name, uid) = (pod.reference.to_string(), pod.reference.uid.as_str());
+        let object = pods.iter().find(|object| object.metadata.uid.as_deref() == Some(uid));
         let annotations = object.and_then(|object| object.metadata.annotations.as_ref());
         let mut strategy = annotations.and_then(|all| all.get(RECOVER_STRATEGY)).cloned();
-        if let Some(group) = &pod.group {
-            let group = cluster.pod_group(&pod.namespace, group).await;
+        if pod.reference.group.is_some() {
+            let group = cluster.pod_group(&pod.reference).await;
             let group = group.map_err(|error| format!("the PodGroup of {name} can't be read: {error}"))?;
             strategy = group.and_then(|group| group.strategy).or(strategy);
         }
@@ -97,7 +92,8 @@ mod tests {
             "metadata": {"name": "a", "namespace": "ml", "uid": "u", "annotations": {"huawei.com/AscendReal": devices}},
             "status": {"phase": "Running"},
         });
-        NpuPod::read(pod.to_string().as_bytes()).expect("it uses NPUs")
+        let pod: PodObject = serde_json::from_value(pod).expect("a Pod");
+        pod.npu_pod().expect("it uses NPUs")
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl Rehearsal {
     ) -> Result<Report, AddressError> {
         let exchange = LiveExchange {
             transports: transports(&self.config, &self.client, &self.node)?,
-            cluster: Cluster::new(self.client.clone()),
+            cluster: Cluster::new(self.client.clone(), None),
             node: self.node.clone(),
         };
         let mut log = Log::new(&self.node, on_step);
@@ -95,7 +95,7 @@ impl Rehearsal {
                 return None;
             }
         };
-        let npu_pods: Vec<NpuPod> = pods.iter().filter_map(conditions::npu_pod).collect();
+        let npu_pods: Vec<NpuPod> = pods.iter().filter_map(PodObject::npu_pod).collect();
         let dumping = conditions::dumping(cluster, &pods, &npu_pods).await;
         if !log.judge(StepName::Jobs, conditions::jobs(dumping, self.force)) {
             return None;

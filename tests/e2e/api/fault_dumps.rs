@@ -43,6 +43,7 @@ impl<'a> Processes<'a> {
         host.link("/proc/1/ns/pid", std::fs::read_link("/proc/self/ns/pid").unwrap().to_str().unwrap());
         processes.add(LAUNCHER, 1, &["/usr/lib/python3/dist-packages/swansong_launcher_hook.py"]);
         processes.add(processes.rank.id(), LAUNCHER, &["/dev/davinci3"]);
+        processes.connections("");
         processes
     }
 
@@ -55,11 +56,13 @@ impl<'a> Processes<'a> {
         for (number, file) in files.iter().enumerate() {
             host.link(&format!("/proc/{pid}/fd/{number}"), file);
         }
-        self.connections(pid, "");
     }
 
-    fn connections(&self, pid: u32, lines: &str) {
-        self.scene.site.host.file(&format!("/proc/{pid}/net/tcp"), format!("{TABLE}{lines}"));
+    /// Shows `lines` as the connections in the Pod's network namespace.
+    fn connections(&self, lines: &str) {
+        for pid in [LAUNCHER, self.rank.id()] {
+            self.scene.site.host.file(&format!("/proc/{pid}/net/tcp"), format!("{TABLE}{lines}"));
+        }
     }
 
     async fn annotate(&self, annotations: Value) {
@@ -120,7 +123,7 @@ async fn outcome_comes_from_the_agents_of_the_other_nodes_when_the_pod_group_is_
     let (namespace, client) = (scene.namespace(), &scene.site.client);
     scene.reset_config().await;
     let processes = Processes::start(&scene).await;
-    processes.connections(LAUNCHER, CONNECTION);
+    processes.connections(CONNECTION);
     let mut worker = pod_metadata("job-1");
     worker["name"] = json!("bert-worker-0");
     worker["annotations"]["hccl/rankIndex"] = json!("1");
@@ -148,7 +151,7 @@ async fn outcome_comes_from_the_agents_of_the_other_nodes_when_the_pod_group_is_
     scene.has_accepted(&agent, &["occur"]).await;
     scene.site.cluster.kubectl(&["--namespace", &namespace, "delete", "podgroup", "bert-1"]).await.unwrap();
     // The container on the faulty node ends, the ranks of the other one are connected.
-    processes.connections(LAUNCHER, "");
+    processes.connections("");
     eventually("the end of the local connections is shared", TEST_TIMEOUT, || async {
         let text = scene.site.cluster.kubectl(&["get", "configmap", &own, "-o", "json"]).await;
         let text = text.map_err(|error| error.to_string())?;

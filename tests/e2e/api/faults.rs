@@ -77,10 +77,10 @@ impl Scene {
             pod_group(),
             job_summary(),
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": pod_metadata("job-1"),
-                "spec": {
-                    "nodeName": self.site.node, "containers": [{"name": "ascend", "image": "x"}],
-                    "volumes": [{"name": "swansong-launcher-hook", "emptyDir": {}}],
-                }}),
+            "spec": {
+                "nodeName": self.site.node, "containers": [{"name": "ascend", "image": "x"}],
+                "volumes": [{"name": "swansong-launcher-hook", "emptyDir": {}}],
+            }}),
         ] {
             create(client, &namespace, object).await.unwrap();
         }

@@ -296,10 +296,6 @@ impl Core {
         data
     }
 
-        self.ledger.reported.push(Reported { job: job.to_owned(), ranks });
-        (0, "success".to_owned())
-    }
-
     /// Records an answer that was given because of the configured [`Behaviour`](crate::Behaviour).
     pub(crate) fn note(&mut self, answer: Answer) {
         self.ledger.answers.push(answer);
