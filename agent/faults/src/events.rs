@@ -80,8 +80,10 @@ impl FaultEvents {
             } else {
                 "it ends the ranks there without a dump, which the job doesn't ask for"
             };
-            let mut text =
-                format!("{} of node {} is registered at ClusterD as faulty; {then}", fault.subject, self.node);
+            let mut text = format!(
+                "{} of node {} is registered at ClusterD as faulty; {then}",
+                fault.subject, self.node
+            );
             for warning in job.warnings.iter().filter(|_| fault.ends_ranks()) {
                 // Writing into a String doesn't fail.
                 let _ = write!(text, ". The checkpoint may be lost: {warning}");

@@ -21,7 +21,6 @@ const INTERVAL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_s
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FollowedFault {
-    /// The device.
     pub subject: Subject,
     /// When ClusterD accepted it, by the pipeline's clock.
     pub accepted_at: Duration,
@@ -64,11 +63,8 @@ pub(crate) struct Outcomes {
 pub struct JobOutcome {
     /// Id of the fault.
     pub id: String,
-    /// Its device.
     pub subject: Subject,
-    /// The job.
     pub job: AffectedJob,
-    /// What became of it.
     pub outcome: Outcome,
     /// How long it took since ClusterD accepted the fault.
     pub took: Duration,

@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The rank of a Pod in its job.
 pub const RANK: &str = "hccl/rankIndex";
 
-/// What became of a job.
+/// The outcome of a job that was checked.
 #[derive(Debug)]
 pub(crate) struct Checked {
     pub(crate) open: OpenJob,

@@ -59,7 +59,6 @@ pub struct Inputs {
     pub pods: watch::Receiver<Option<Arc<Vec<NpuPod>>>>,
     /// What is seen of their dumps.
     pub activity: watch::Receiver<Arc<Activity>>,
-    /// Their processes.
     pub processes: Arc<dyn Processes>,
     /// What the device plugin publishes.
     pub device_plugin: watch::Receiver<DevicePluginTracker>,

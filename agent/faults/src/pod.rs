@@ -32,11 +32,8 @@ pub struct NpuPod {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodReference {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its UID.
     pub uid: String,
     /// The training container: `ascend`, or the first.
     pub container: String,
@@ -67,11 +64,8 @@ pub struct DumpSettings {
 pub struct Owner {
     /// Its group and version.
     pub api_version: String,
-    /// Its kind.
     pub kind: String,
-    /// Its name.
     pub name: String,
-    /// Its UID.
     pub uid: String,
 }
 

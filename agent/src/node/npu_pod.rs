@@ -19,7 +19,7 @@ const GROUP: &str = "scheduling.k8s.io/group-name";
 const JOBS: [&str; 2] = ["AscendJob", "Job"];
 /// The training container.
 const TRAINING: &str = "ascend";
-/// The port that MindSpeed-LLM connects to, whatever the environment says.
+/// The port that MindSpeed-LLM connects to, independent of the environment.
 const DEFAULT_PORT: u16 = 8000;
 const MS_TFT_PORT: &str = "MS_TFT_PORT";
 /// How long MindIO lets ranks save, in seconds.
@@ -79,7 +79,6 @@ fn ports(container: &Container) -> Vec<u16> {
     [DEFAULT_PORT].into_iter().chain(configured).collect()
 }
 
-/// `{"pod_name":…,"server_id":…,"devices":[{"device_id":"3","device_ip":…}]}`.
 fn configured(text: &str) -> Option<Vec<u32>> {
     #[derive(Deserialize)]
     struct Configuration<'a> {

@@ -44,7 +44,7 @@ impl CheckpointFolder {
         renamed
     }
 
-    /// Inodes and names; `None` if the folder can't be read in time. A network file system may hang for good.
+    /// Inodes and names; `None` if the folder can't be read in time. A network file system may hang forever.
     fn list(&self, root: &Path, folder: &str) -> Option<Vec<(u64, String)>> {
         if self.is_listing.swap(true, Ordering::AcqRel) {
             return None;

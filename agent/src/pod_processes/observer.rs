@@ -11,7 +11,7 @@ use super::{Member, PodProcesses, for_each_member};
 /// How long what was seen of a Pod is kept after it has gone, in milliseconds: agents of other nodes read it.
 const RETENTION: u64 = 60 * 60 * 1000;
 
-/// Remembers what was seen of the dumps of Pods.
+/// Keeps what was seen of the dumps of Pods.
 #[derive(Debug)]
 pub struct ActivityObserver {
     processes: PodProcesses,
@@ -42,9 +42,9 @@ impl ActivityObserver {
             let ports = pod.map(|pod| pod.dump.ports.as_slice()).unwrap_or_default();
             let seen = self.activity.entry(uid.clone()).or_default();
             // Of a Pod that was deleted its processes are gone as well, or end soon.
-            let is_over = pod.is_none() || members.is_empty();
+            let has_ended = pod.is_none() || members.is_empty();
             let connections =
-                if is_over { Some(0) } else { established(&self.processes.proc, &members, ports) };
+                if has_ended { Some(0) } else { established(&self.processes.proc, &members, ports) };
             seen.connections.record(connections, now);
             let folder = self.folders.entry(uid.clone()).or_default();
             if let Some(renamed) = renamed(&self.processes, &members, folder) {

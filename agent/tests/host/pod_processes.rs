@@ -162,5 +162,5 @@ fn connections_and_renames_are_followed_until_the_pod_has_gone() {
     );
     host.remove("/proc/20");
     assert_eq!(processors(observe(&[], 30_000), 30_000), Some((Processors::Disconnected, saved)));
-    assert_eq!(observe(&[], 2 * 60 * 60 * 1000), None, "nobody asks after an hour");
+    assert_eq!(observe(&[], 2 * 60 * 60 * 1000), None, "kept for an hour");
 }

@@ -1,4 +1,4 @@
-//! The dump of a job after a fault: the rank on a lost device is ended, and what became of the dump is found out by what the
+//! The dump of a job after a fault: the rank on a lost device is ended, and the outcome is found out by what the
 //! agents of the job's nodes see. The processes of the Pod are a procfs tree below the agent's host root.
 
 use std::process::{Child, Command, Stdio};

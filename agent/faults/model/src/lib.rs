@@ -7,7 +7,7 @@
 //! - [`DriverFault`]: faults for which the driver has no code.
 //! - [`Rules`], [`EscalationTracker`]: raise the level of faults that repeat or last.
 //! - [`device_plugin`]: what the device plugin publishes about this node.
-//! - [`outcome`]: what became of the dump of a job.
+//! - [`outcome`]: the outcome of the dump of a job.
 //! - [`rank_process`]: which process is the rank on a lost device.
 
 mod classify;

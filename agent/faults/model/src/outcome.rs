@@ -1,8 +1,8 @@
-//! What became of the dump of a job after a fault, from ClusterD's status and from what the agents of its nodes see.
+//! The outcome of the dump of a job after a fault, from ClusterD's status and from what the agents of its nodes see.
 //!
 //! ascend-operator deletes the PodGroup about a second after the first container of a job has ended, while ranks on other
 //! nodes still save. So a missing PodGroup is no outcome, and a fault isn't withdrawn before the ranks have disconnected
-//! from MindIO's controller or the time for saving is over.
+//! from MindIO's controller or the time for saving has passed.
 
 use std::time::Duration;
 
@@ -31,7 +31,6 @@ pub struct Observation<'a> {
 /// What ClusterD writes to a PodGroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupStatus<'a> {
-    /// `ProcessRecoverStatus`.
     pub status: Option<&'a str>,
     /// Whether the label `process-recover-enable` is `pause`: ClusterD has handled a fault, and waits for the job to be
     /// scheduled again.
@@ -58,10 +57,9 @@ pub struct Expected<'a> {
     pub save_limit: Duration,
 }
 
-/// What became of a dump.
+/// The outcome of a dump.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// ClusterD's status.
     Status(String),
     /// The checkpoint folder that was renamed.
     Renamed(String),
@@ -77,7 +75,7 @@ pub enum Unknown {
     NoStatus,
     /// The PodGroup was deleted before ClusterD wrote a status, and the ranks have disconnected.
     PodGroupDeleted,
-    /// The time for saving is over.
+    /// The time for saving has passed.
     TimedOut,
 }
 
@@ -117,7 +115,7 @@ fn is_step(status: &str) -> bool {
     matches!(status, "retry-failed" | "recover-failed")
 }
 
-/// The connections of a Pod's ranks, remembered from one observation to the next.
+/// The connections of a Pod's ranks, kept from one observation to the next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ConnectionHistory {
@@ -204,7 +202,7 @@ mod tests {
             (None, NotSeen, Some("iter_7"), SOON, None, renamed()),
             (None, Disconnected, Some("iter_7"), SOON, None, renamed()),
             (None, Disconnected, None, SOON, None, unknown(Unknown::PodGroupDeleted)),
-            // The time for saving is over.
+            // The time for saving has passed.
             (None, Connected, None, LATE, None, unknown(Unknown::TimedOut)),
             (None, NotSeen, None, LATE, None, unknown(Unknown::TimedOut)),
             (group(None), Connected, None, LATE, None, unknown(Unknown::TimedOut)),

@@ -24,9 +24,7 @@ pub struct PodProcess {
 /// The part of a process's environment that names its rank and devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RankEnvironment {
-    /// `RANK`.
     pub rank: Option<u32>,
-    /// `LOCAL_RANK`.
     pub local_rank: Option<u32>,
     /// `ASCEND_VISIBLE_DEVICES`, physical ids.
     pub visible: Option<Vec<u32>>,
@@ -65,18 +63,11 @@ pub enum NoRankEnded {
     NoProcess(u32),
     /// Several unrelated processes have it open.
     #[error("several processes have /dev/davinci{device} open: {pids:?}")]
-    SeveralProcesses {
-        /// The device.
-        device: u32,
-        /// Their ids.
-        pids: Vec<i32>,
-    },
+    SeveralProcesses { device: u32, pids: Vec<i32> },
     /// What says which rank it is contradicts itself.
     #[error("process {pid} has /dev/davinci{device} open, and {why}")]
     Contradiction {
-        /// The device.
         device: u32,
-        /// Its id.
         pid: i32,
         /// What contradicts that it is the rank of this device.
         why: String,
@@ -84,7 +75,6 @@ pub enum NoRankEnded {
     /// The signal can't be sent.
     #[error("process {pid} can't be ended: {why}")]
     NotEnded {
-        /// Its id.
         pid: i32,
         /// The system's error.
         why: String,
@@ -124,7 +114,7 @@ pub fn rank_process<'a>(
         .map_or(Ok(process), |why| Err(NoRankEnded::Contradiction { device, pid: process.pid, why }))
 }
 
-/// What speaks against `process` being the rank of `device`.
+/// What contradicts `process` being the rank of `device`.
 fn contradiction(device: u32, pod: PodRanks<'_>, process: &PodProcess) -> Option<String> {
     let RankEnvironment { rank, local_rank, visible, runtime_visible } = &process.environment;
     if process.has_hook {

@@ -257,7 +257,7 @@ fn lost_device_is_named_once_after_clusterd_accepted_the_fault() {
     assert!(lost(&node.cleared(seconds(21))).is_empty());
 }
 
-/// Where the device plugin reports the device, it is settled and its jobs are checked all the same.
+/// Where the device plugin reports the device, it still settles, and its jobs are checked.
 #[test]
 fn lost_device_that_the_device_plugin_reports_is_named_after_a_preflight() {
     const DROPPED: u32 = 0x40F8_4E00;
