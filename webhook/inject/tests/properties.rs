@@ -295,6 +295,48 @@ fn effective_preload(container: &Value) -> Vec<String> {
         .collect()
 }
 
+fn template_without_strategy() -> impl Strategy<Value = Value> {
+    (metadata(Just(Some(json!({})))), spec())
+        .prop_map(|(metadata, spec)| json!({"metadata": metadata, "spec": spec}))
+}
+
+/// The Pod that ascend-operator creates of a job's only template.
+fn operator_pod(job: &Value, replica: &str) -> Value {
+    let mut pod = job["spec"]["replicaSpecs"][replica]["template"].clone();
+    pod["kind"] = json!("Pod");
+    pod["metadata"]["labels"] = json!({"replica-type": replica.to_lowercase()});
+    for container in pod["spec"]["containers"].as_array_mut().unwrap() {
+        if container["env"].is_null() {
+            container["env"] = json!([]);
+        }
+        container["env"].as_array_mut().unwrap().push(json!({"name": "MASTER_ADDR", "value": "10.0.0.1"}));
+    }
+    pod
+}
+
+/// Copies what an injection copies from a job.
+fn copy_annotations(job: &Value, template: &mut Value) {
+    for (key, value) in job["metadata"]["annotations"].as_object().into_iter().flatten() {
+        if key == "recover-strategy" {
+            let raw = value.as_str().unwrap();
+            let normalised = swansong_api::strategy::Strategies::parse(raw).normalised();
+            template["metadata"]["annotations"][key] = json!(normalised);
+        } else if key.starts_with("swansong.dev/") {
+            template["metadata"]["annotations"][key] = value.clone();
+        }
+    }
+}
+
+/// The spec of a Pod with its variables by name, and the launcher hook.
+fn comparable(mut pod: Value) -> Value {
+    let annotations = pod["metadata"]["annotations"].as_object_mut().unwrap();
+    annotations.retain(|key, _| key.starts_with("swansong.dev/launcher-hook"));
+    for container in pod["spec"]["containers"].as_array_mut().unwrap() {
+        container["env"].as_array_mut().unwrap().sort_by_key(|entry| entry["name"].to_string());
+    }
+    pod
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
@@ -357,6 +399,24 @@ proptest! {
         } else {
             prop_assert_eq!(after, before);
         }
+    }
+
+    /// Whatever the job's template got, its Pod is the same as one that got everything itself.
+    #[test]
+    fn pods_of_injected_jobs_equal_injected_pods(
+        template in template_without_strategy(),
+        job in metadata(annotations(true)),
+        replica in prop_oneof![Just("Master"), Just("Worker")],
+        policy in a_policy(),
+    ) {
+        let job = json!({"kind": "AscendJob", "metadata": job, "spec": {"replicaSpecs": {replica: {"template": template}}}});
+        let injected = run(WorkloadKind::AscendJob, &job, &policy).object;
+        let pod_of = |job: &Value| operator_pod(job, replica);
+        let by_job = run(WorkloadKind::Pod, &pod_of(&injected), &policy).object;
+        let mut copied = job.clone();
+        copy_annotations(&job, &mut copied["spec"]["replicaSpecs"][replica]["template"]);
+        let directly = run(WorkloadKind::Pod, &pod_of(&copied), &policy).object;
+        prop_assert_eq!(comparable(by_job), comparable(directly));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Expected behaviour where comparable software had public bug reports, which the comments name.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
+mod dump;
+mod hazards;
+mod launcher_hook;
 mod lossy_patches;
 mod node_readiness;
 mod ports;
@@ -14,8 +17,9 @@ mod undo;
 use serde_json::{Value, json};
 use support::{MSPTI, TASKD, env_of, ours, pod, run};
 use swansong_inject::inject;
-use swansong_inject::policy::{Policy, PreloadOrder, PreloadValueFrom};
+use swansong_inject::policy::{DumpPolicy, Policy, PreloadOrder, PreloadValueFrom};
 use swansong_inject::reason::Reason;
+use swansong_inject::report::ActionKind;
 use swansong_inject::workload::WorkloadKind;
 
 /// A pod that asks for a dump, with these containers.

@@ -1,0 +1,45 @@
+//! Settings of a job with which a dump may be lost.
+
+use super::*;
+
+fn job(labels: Value, spec: Value) -> Value {
+    let mut spec = spec;
+    spec["replicaSpecs"] = json!({
+        "Master": {"replicas": 1, "template": {"spec": {"containers": [{"name": "ascend"}]}}},
+        "Worker": {"replicas": 2, "template": {"spec": {"containers": [{"name": "ascend"}]}}},
+    });
+    json!({
+        "kind": "AscendJob",
+        "metadata": {"labels": labels, "annotations": {"recover-strategy": "dump"}},
+        "spec": spec,
+    })
+}
+
+#[test]
+fn settings_that_lose_a_dump_are_warned_about() {
+    let force = Reason::FaultSchedulingForce;
+    let clean = Reason::CleanPodPolicyDeletesSavers;
+    for (labels, spec, expected) in [
+        (json!({"framework": "pytorch"}), json!({}), vec![]),
+        (json!({"fault-scheduling": "grace"}), json!({"runPolicy": {"cleanPodPolicy": "None"}}), vec![]),
+        (json!({"fault-scheduling": "force"}), json!({"runPolicy": null}), vec![force]),
+        (json!({"a": "b"}), json!({"runPolicy": {"cleanPodPolicy": "Running"}}), vec![clean]),
+        (
+            json!({"fault-scheduling": "force"}),
+            json!({"runPolicy": {"cleanPodPolicy": "All"}}),
+            vec![clean, force],
+        ),
+    ] {
+        let object = job(labels, spec);
+        let injected = run(WorkloadKind::AscendJob, &object, &Policy::default());
+        assert_eq!(injected.warned(), expected, "{object}");
+        assert_eq!(injected.noted(), []);
+    }
+}
+
+#[test]
+fn job_of_one_pod_is_noted() {
+    let mut object = job(json!({"a": "b"}), json!({}));
+    object["spec"]["replicaSpecs"]["Worker"]["replicas"] = json!(0);
+    assert_eq!(run(WorkloadKind::AscendJob, &object, &Policy::default()).noted(), [Reason::OnePod]);
+}
