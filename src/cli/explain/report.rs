@@ -10,9 +10,10 @@ use swansong_inject::workload::WorkloadKind;
 use super::reset::Note;
 
 /// What admission can't add, in the terms of MindCluster's documentation.
-const REMINDERS: [&str; 3] = [
+const REMINDERS: [&str; 4] = [
     "image: install the TaskD and MindIO-TTP wheels; CANN brings libmspti.so",
-    "image, PyTorch: import taskd.python.adaptor.patch in torch's distributed/run.py",
+    "image: its own ENV LD_PRELOAD is hidden by the Pod's; write those libraries into the Pod's env, and they are joined",
+    "image, PyTorch: import taskd.python.adaptor.patch in torch's distributed/run.py, or set dump.launcherPatch",
     "start script: when RANK is 0, start the TaskD Manager (manager.py) in the background before the training",
 ];
 

@@ -401,7 +401,7 @@ proptest! {
         }
     }
 
-    /// Whatever the job's template got, its Pod is the same as one that got everything itself.
+    /// A Pod that got a part from its job's template is the same as one that got everything in its own review.
     #[test]
     fn pods_of_injected_jobs_equal_injected_pods(
         template in template_without_strategy(),
