@@ -131,6 +131,7 @@ bench: ## Measure the core, and the webhook beside its peers.
 	cargo bench --locked --package swansong --bench faults
 	cargo bench --locked --package swansong --bench load
 	cargo bench --locked --package swansong-gateway --bench gateway
+	python3 tests/benches/launcher_hook.py
 
 FUZZ_SECONDS ?= 60
 

@@ -3,8 +3,14 @@
 A device fault is followed by `preExitProcess` after a grace of 10 s; only MindIO's report of lost ranks (`process_fault`),
 or the call Recover.ReportProcessFault, raises the order `saveAndExit`. The result is written as `ProcessRecoverStatus` to the
 PodGroup. A job whose PodGroup is deleted is removed with its results.
+
+usage: python3 clusterd.py ADDRESS
+
+As a program it reads commands from standard input, a line of JSON each, and prints a line for each job and its status.
 """
 
+import json
+import sys
 import threading
 import time
 
@@ -28,10 +34,12 @@ class Job:
 
 
 class ClusterD:
-    def __init__(self):
+    def __init__(self, notify=lambda **fields: None):
+        """`notify` is called with each job that registers, and with its status."""
+        self.notify = notify
         self.jobs = {}
         self.ordered_at = {}
-        self.changed = threading.Condition()
+        self.lock = threading.Lock()
         self.available = threading.Event()
         self.available.set()
 
@@ -42,20 +50,20 @@ class ClusterD:
         registration = channel.receive()
         name = registration["register"]
         job = Job(name, channel, registration["ranks_per_node"])
-        with self.changed:
+        with self.lock:
             self.jobs[name] = job
-            self.changed.notify_all()
+        self.notify(job=name)
         for message in channel.messages():
             self.available.wait()
-            with self.changed:
+            with self.lock:
                 if name not in self.jobs or time.monotonic() > message.get("until", float("inf")):
                     continue
                 if "process_fault" in message:
                     self.order_dump(job, message["process_fault"])
                 elif "recover_status" in message:
                     job.status = "dump-success" if message["recover_status"] else "dump-failed"
+                    self.notify(job=name, status=job.status)
                     job.channel.send(signal="exit", nodes=job.fault_nodes)
-                self.changed.notify_all()
 
     def order_dump(self, job, ranks):
         if job.is_ordered:
@@ -71,19 +79,36 @@ class ClusterD:
 
     def kill_after_grace(self, name, ranks):
         time.sleep(seconds(GRACE))
-        with self.changed:
+        with self.lock:
             job = self.jobs.get(name)
         if job:
             job.channel.send(signal="preExitProcess", nodes=job.nodes(ranks), ranks=ranks)
 
     def report_process_fault(self, name, ranks):
         """The call Recover.ReportProcessFault: the order follows at once, before MindIO has missed a heartbeat."""
-        with self.changed:
+        with self.lock:
             self.order_dump(self.jobs[name], ranks)
 
     def delete_pod_group(self, name):
         """Removes the job; returns the status that its PodGroup had."""
-        with self.changed:
+        with self.lock:
             job = self.jobs.pop(name, None)
-            self.changed.notify_all()
             return job and job.status
+
+    def execute(self, command):
+        """Executes a command that a program reads from its standard input."""
+        if "device_fault" in command:
+            self.device_fault(command["device_fault"], command["ranks"])
+        elif "delete_pod_group" in command:
+            self.delete_pod_group(command["delete_pod_group"])
+
+
+def print_line(**fields):
+    print(json.dumps(fields), flush=True)
+
+
+if __name__ == "__main__":
+    clusterd = ClusterD(print_line)
+    print_line(port=clusterd.serve(sys.argv[1]))
+    for line in sys.stdin:
+        clusterd.execute(json.loads(line))

@@ -23,14 +23,14 @@ use swansong_fixtures::mindcluster::{
 };
 use swansong_testcluster::expect_events;
 
-const HBM: u32 = 0x80E0_1801;
+pub(super) const HBM: u32 = 0x80E0_1801;
 
 #[tokio::test]
 async fn a_fault_ends_as_one_that_clusterd_took_and_its_end_follows() {
     let Some((_turn, cluster)) = alone().await else { return };
     let client = cluster.client().await.unwrap();
     let node = cluster.node_name().unwrap().to_owned();
-    prepare(cluster, &client, &node).await;
+    prepare(cluster, &node).await;
 
     // On an address that pods reach.
     let address = SocketAddr::from((cluster.info().node.as_ref().unwrap().host_address, 0));
@@ -91,7 +91,7 @@ async fn a_fault_ends_as_one_that_clusterd_took_and_its_end_follows() {
 }
 
 /// What other parts of the cluster bring along, and the webhook with its reset-config controller.
-async fn prepare(cluster: &Cluster, client: &Client, node: &str) {
+pub(super) async fn prepare(cluster: &Cluster, node: &str) {
     definitions::apply(cluster, &definitions::file()).await.unwrap();
     let system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cluster-system"}});
     cluster.apply(&format!("{}\n---\n{system}", pod_group_definition())).await.unwrap();
@@ -107,9 +107,9 @@ async fn prepare(cluster: &Cluster, client: &Client, node: &str) {
     install::install(cluster).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     cluster.load_image(&training_image::build(folder.path()).unwrap()).await.unwrap();
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-system");
-    let info = serde_json::from_value(device_info(node)).unwrap();
-    maps.create(&PostParams::default(), &info).await.unwrap();
+    let mut info = device_info(node);
+    info["metadata"]["namespace"] = json!("kube-system");
+    cluster.apply(&info.to_string()).await.unwrap();
 }
 
 /// A job that dumps, with one running pod that holds device 3; its namespace.

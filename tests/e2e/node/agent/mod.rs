@@ -1,6 +1,8 @@
 //! The agent on a real node, by its manifests.
 
+mod dump;
 mod faults;
 mod preload;
 mod rig;
+mod training;
 mod truth;
