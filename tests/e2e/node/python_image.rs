@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use swansong_inject::policy::LIBMSPTI;
 use swansong_testcluster::image::ImageBuilder;
 
 /// The image's name.
@@ -16,7 +17,7 @@ pub(crate) const LIBTASKD: &str =
 
 const STANDARD_LIBRARY: &str = "/usr/lib/python3.11";
 /// Packages of the standard library that the fakes and the start of Python need.
-const PACKAGES: [&str; 6] = ["collections", "ctypes", "encodings", "importlib", "json", "re"];
+const PACKAGES: [&str; 6] = ["collections", "encodings", "importlib", "json", "re", "urllib"];
 
 /// Builds the image into `folder` and returns its tar file.
 pub(crate) fn build(folder: &Path) -> PathBuf {
@@ -24,6 +25,7 @@ pub(crate) fn build(folder: &Path) -> PathBuf {
         .program(Path::new("/usr/bin/python3.11"), "/usr/bin/python3")
         .and_then(|image| image.program(Path::new("/bin/sh"), "/bin/sh"))
         .and_then(|image| image.file(&library(folder), LIBTASKD, 0o755))
+        .and_then(|image| image.file(&folder.join("libtaskd.so"), LIBMSPTI, 0o755))
         // Without this folder Python warns at each start.
         .and_then(|image| image.folder(&format!("{STANDARD_LIBRARY}/lib-dynload"), 0o755))
         .unwrap();
@@ -42,7 +44,7 @@ pub(crate) fn build(folder: &Path) -> PathBuf {
     tar
 }
 
-/// A library without content that can be preloaded.
+/// A library without content that can be preloaded in place of both.
 fn library(folder: &Path) -> PathBuf {
     let (source, output) = (folder.join("libtaskd.c"), folder.join("libtaskd.so"));
     fs::write(&source, "").unwrap();

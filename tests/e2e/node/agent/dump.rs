@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams};
 use swansong_agent::checks::Family;
 use swansong_fake_clusterd::server::Clock;
-use swansong_fake_clusterd::{Settings, StandIn};
+use swansong_fake_clusterd::{FakeClusterd, Settings};
 use swansong_fake_dcmi::{Script, build};
 use swansong_fixtures::host::{DRIVER, Host};
 use swansong_testcluster::{Cluster, eventually, expect_events};
@@ -44,8 +44,9 @@ async fn a_device_fault_on_rank_0s_node_ends_in_a_checkpoint_and_a_known_outcome
 
     // On an address that pods reach.
     let address = IpAddr::from(cluster.info().node.as_ref().unwrap().host_address);
-    let clusterd =
-        StandIn::start_at(SocketAddr::new(address, 0), Settings::default(), Clock::running()).await.unwrap();
+    let clusterd = FakeClusterd::start_at(SocketAddr::new(address, 0), Settings::default(), Clock::running())
+        .await
+        .unwrap();
     let clusterd = Arc::new(clusterd);
     let watching = tokio::spawn(swansong_fake_clusterd::cluster::run(client.clone(), Arc::clone(&clusterd)));
     let leader = Leader::start(address);
@@ -90,7 +91,7 @@ async fn a_device_fault_on_rank_0s_node_ends_in_a_checkpoint_and_a_known_outcome
 }
 
 /// Passes the agent's fault on to the ClusterD that orders the dump, and waits for the end of the job.
-async fn fault_to_outcome(cluster: &Cluster, clusterd: &StandIn, leader: &Leader, job: &Training) {
+async fn fault_to_outcome(cluster: &Cluster, clusterd: &FakeClusterd, leader: &Leader, job: &Training) {
     let npu = job.job.first_npu;
     eventually(&format!("ClusterD ends the rank on NPU {npu}"), TIMEOUT, || async {
         let kills = clusterd.with(|core, _| core.ledger().kills.clone());
