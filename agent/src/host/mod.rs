@@ -7,5 +7,5 @@ mod root;
 
 pub use self::elf::Machine;
 pub(crate) use self::elf::{ElfError, dependencies, file_kind, shared_object};
-pub(crate) use self::environ::{LAUNCHER_HOOK, variable};
+pub(crate) use self::environ::variable;
 pub use self::root::{Entry, HostRoot, PathError, PathResult};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 use swansong_api::annotations::FAST_DUMP;
-use swansong_api::env::TTP_PORT;
+use swansong_api::env::{MS_TFT_PORT, SAVE_LIMIT, TTP_PORT};
 use swansong_faults::{DumpSettings, NpuPod, Owner, PodReference, RANK};
 
 use super::object::{Container, PodObject};
@@ -21,9 +21,6 @@ const JOBS: [&str; 2] = ["AscendJob", "Job"];
 const TRAINING: &str = "ascend";
 /// The port that MindSpeed-LLM connects to, independent of the environment.
 const DEFAULT_PORT: u16 = 8000;
-const MS_TFT_PORT: &str = "MS_TFT_PORT";
-/// How long MindIO lets ranks save, in seconds.
-const SAVE_LIMIT: &str = "TTP_NORMAL_ACTION_TIME_LIMIT";
 
 impl PodObject {
     /// The Pod, if it uses NPUs and hasn't ended.

@@ -11,7 +11,9 @@ use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Resource;
 use serde::Deserialize;
 use serde_json::Value;
+use swansong_api::annotations::LAUNCHER_HOOK_MODULE;
 use swansong_api::labels::DUMP_READY as LABEL;
+use swansong_api::launcher_hook::VOLUME;
 use swansong_api::node::{BOOT_ID, DUMP_READY, NOT_READY_TAINT};
 
 use crate::finding::Ready;
@@ -19,10 +21,6 @@ use crate::readiness::{Condition, ObservedNode};
 
 /// Condition type: whether device faults reach ClusterD.
 pub const FAULTS_CONDITION: &str = "FaultsRelayed";
-
-/// The annotation with the text of the launcher hook, and the volume by which it is mounted.
-const LAUNCHER_HOOK_MODULE: &str = "swansong.dev/launcher-hook.py";
-pub(crate) const HOOK_VOLUME: &str = "swansong-launcher-hook";
 
 /// The effect of the taint.
 pub(super) const NO_SCHEDULE: &str = "NoSchedule";
@@ -172,7 +170,7 @@ impl PodObject {
         let mut annotations = self.metadata.annotations.iter().flatten();
         let volumes = self.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
         annotations.any(|(name, _)| name == LAUNCHER_HOOK_MODULE)
-            && volumes.iter().any(|volume| volume.name == HOOK_VOLUME)
+            && volumes.iter().any(|volume| volume.name == VOLUME)
     }
 }
 

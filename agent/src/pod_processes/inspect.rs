@@ -4,11 +4,12 @@ use std::io::Read as _;
 
 use procfs::process::{FDTarget, Process};
 use procfs::{ProcError, ProcResult};
+use swansong_api::launcher_hook::MODULE_FILE;
 use swansong_fault_model::rank_process::{PodProcess, RankEnvironment};
 use swansong_faults::NpuPod;
 
 use super::{Member, PodProcesses, for_each_member};
-use crate::host::{LAUNCHER_HOOK, variable};
+use crate::host::variable;
 
 /// The kernel limits the initial environment to a quarter of the stack limit.
 const MAX_ENVIRONMENT: u64 = 8 << 20;
@@ -55,7 +56,7 @@ fn inspect(member: &Member, training: Option<&str>) -> ProcResult<Option<PodProc
             let Ok(FDTarget::Path(path)) = file.map(|file| file.target) else { continue };
             let name = path.to_string_lossy();
             let name = name.trim_end_matches(" (deleted)");
-            found.has_hook |= name.ends_with(LAUNCHER_HOOK);
+            found.has_hook |= name.ends_with(MODULE_FILE);
             found
                 .devices
                 .extend(name.strip_prefix("/dev/davinci").and_then(|number| number.parse::<u32>().ok()));

@@ -6,19 +6,22 @@ use std::time::Duration;
 use serde::Serialize;
 use strum::EnumMessage as _;
 use swansong_api::annotations::{INJECT, is_opted_out};
-use swansong_api::env::{HIGH_AVAILABILITY, LOCAL_PROXY_ENABLE, MS_ENABLE_TFT, POD_IP, TTP_PORT};
+use swansong_api::env::{
+    HIGH_AVAILABILITY, LOCAL_PROXY_ENABLE, MS_ENABLE_TFT, MS_TFT_IP, MS_TFT_PORT, POD_IP, TTP_ADDR, TTP_PORT,
+};
+use swansong_api::launcher_hook::VOLUME;
 use swansong_api::strategy::Strategies;
 
 use super::verdict::{ObservedProcess, Role};
-use crate::node::{Container, HOOK_VOLUME, PodObject};
+use crate::node::{Container, PodObject};
 
 /// Where a PyTorch process finds MindIO's controller; one of them is enough.
-const TTP_ADDRESSES: [&str; 3] = ["TTP_ADDR", "PROCESSOR_ADDR", "CONTROLLER_ADDR"];
+const TTP_ADDRESSES: [&str; 3] = [TTP_ADDR, "PROCESSOR_ADDR", "CONTROLLER_ADDR"];
 /// Where a MindSpore process finds it.
-const MINDSPORE: [&str; 2] = ["MS_TFT_IP", "MS_TFT_PORT"];
+const MINDSPORE: [&str; 2] = [MS_TFT_IP, MS_TFT_PORT];
 /// All of them, which a start script may set.
 pub(super) const VARIABLES: [&str; 7] =
-    [POD_IP, TTP_PORT, TTP_ADDRESSES[0], TTP_ADDRESSES[1], TTP_ADDRESSES[2], MINDSPORE[0], MINDSPORE[1]];
+    [POD_IP, TTP_PORT, TTP_ADDR, TTP_ADDRESSES[1], TTP_ADDRESSES[2], MS_TFT_IP, MS_TFT_PORT];
 
 /// What a training container's launcher needs for a dump.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -120,7 +123,7 @@ impl Launcher {
     /// What the launcher of `container` needs.
     pub(super) fn of(pod: &PodObject, container: &Container) -> Self {
         let mounts = container.volume_mounts.iter().flatten();
-        let mut mounts = mounts.filter(|mount| mount.name == HOOK_VOLUME);
+        let mut mounts = mounts.filter(|mount| mount.name == VOLUME);
         let folder = mounts.next().and_then(|mount| mount.mount_path.rsplit_once('/'));
         let hook = folder.filter(|_| pod.has_launcher_hook()).map(|(folder, _)| folder.to_owned());
         Self { hook, missing: missing(pod, container) }
@@ -215,7 +218,7 @@ fn missing(pod: &PodObject, container: &Container) -> Vec<&'static str> {
     if is_mindspore {
         missing.extend(MINDSPORE);
     } else if !TTP_ADDRESSES.iter().any(has) {
-        missing.push(TTP_ADDRESSES[0]);
+        missing.push(TTP_ADDR);
     }
     missing.retain(|name| !has(name));
     missing

@@ -12,14 +12,13 @@ use std::time::Duration;
 
 use procfs::process::{FDTarget, Process};
 use procfs::{FromRead as _, ProcError, ProcResult, Uptime};
+use swansong_api::launcher_hook::MODULE_FILE;
 use swansong_api::preload::{entries, file_name};
 
 use super::launcher::{Python, VARIABLES};
 use super::pod::{InjectedContainer, InjectedPod};
 use super::verdict::{Environment, FileState, Library, ObservedProcess, Role};
-use crate::host::{
-    ElfError, HostRoot, LAUNCHER_HOOK as HOOK, Machine, PathError, cgroup, shared_object, variable,
-};
+use crate::host::{ElfError, HostRoot, Machine, PathError, cgroup, shared_object, variable};
 
 /// Programs that start or supervise others. They show problems of the image, but don't train.
 const HELPERS: [&str; 17] = [
@@ -141,7 +140,7 @@ fn observe_process(
 fn python(process: &Process) -> Python {
     let has_hook = process.fd().ok().map(|mut files| {
         files.any(|file| {
-            matches!(file.map(|file| file.target), Ok(FDTarget::Path(path)) if path.to_string_lossy().contains(HOOK))
+            matches!(file.map(|file| file.target), Ok(FDTarget::Path(path)) if path.to_string_lossy().contains(MODULE_FILE))
         })
     });
     let environ = environ(process).ok();

@@ -20,18 +20,18 @@ const INTERVAL: Duration = Duration::from_secs(3);
 pub(super) async fn run(context: Context, progress: Progress) -> Result<Infallible, TaskError> {
     let Context { shared, config, host_root, api, .. } = context;
     let mut observer = ActivityObserver::new(PodProcesses::new(host_root.join("proc")));
-    let mut shown = Activity::new();
+    let (mut shown, mut problem) = (Activity::new(), None);
     loop {
         progress.alive();
         let pods: Vec<NpuPod> =
             shared.npu_pods.borrow().iter().flat_map(|pods| pods.iter()).cloned().collect();
         let pods: Vec<NpuPod> =
             pods.into_iter().filter(|pod| pod.is_running && pod.reference.group.is_some()).collect();
-        let observed = spawn_blocking(move || {
+        let scan = spawn_blocking(move || {
             let activity = observer.observe(&pods, unix_millis()).cloned();
             (observer, activity)
         });
-        let (returned, activity) = observed.await.map_err(|panic| TaskError(panic.to_string()))?;
+        let (returned, activity) = scan.await.map_err(|panic| TaskError(panic.to_string()))?;
         observer = returned;
         let mut activity =
             activity.map_err(|error| TaskError(format!("{}: {error}", host_root.display())))?;
@@ -47,12 +47,16 @@ pub(super) async fn run(context: Context, progress: Progress) -> Result<Infallib
             .collect();
         shared.activity.send_replace(Arc::new(activity));
         if let Some(namespace) = config.faults.config_map_namespace.as_ref().filter(|_| seen != shown) {
-            match share(api.client(), namespace, &shared.node_name, &seen).await {
-                Ok(()) => shown = seen,
-                Err(error) => {
-                    warn!(error, "what is seen of dumps can't be shared with other nodes, retrying")
-                }
+            let result = share(api.client(), namespace, &shared.node_name, &seen).await;
+            if let Err(error) = &result
+                && problem.as_ref() != Some(error)
+            {
+                warn!(error, "what is seen of dumps can't be shared with other nodes, retrying");
             }
+            if result.is_ok() {
+                shown = seen;
+            }
+            problem = result.err();
         }
         progress.succeeded();
         sleep(INTERVAL).await;

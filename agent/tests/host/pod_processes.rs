@@ -100,7 +100,7 @@ fn no_process_is_ended_that_may_be_another() {
         ("not_inspected", |node| node.host.link("/proc/1/ns/pid", "pid:[1]")),
         ("not_inspected", |node| node.host.file(&format!("/proc/{LAUNCHER}/fd"), "")),
         ("several_processes", |node| {
-            add(&node.host, 4_000_001, LAUNCHER, TRAINING, &["/dev/davinci3 (deleted)"])
+            add(&node.host, 4_000_001, LAUNCHER, TRAINING, &["/dev/davinci3 (deleted)"]);
         }),
         ("no_process", |node| add(&node.host, node.rank.id(), LAUNCHER, SIDECAR, &[])),
         ("contradiction", |node| {

@@ -156,6 +156,8 @@ impl ConnectionHistory {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::Processors::{Connected, Disconnected, NotSeen};
     use super::*;
 
@@ -240,5 +242,40 @@ mod tests {
         assert_eq!(history.processors(30_000, 40_000), NotSeen, "it ended before the fault");
         history.record(Some(1), 24_000);
         assert_eq!(history.processors(10_000, 24_000), Connected);
+    }
+
+    fn any_group() -> impl Strategy<Value = GroupStatus<'static>> {
+        let status = prop::option::of(prop::sample::select(vec![SAVED, "dump-failed", "recover-failed"]));
+        (status, any::<bool>()).prop_map(|(status, is_paused)| group(status, is_paused))
+    }
+
+    proptest! {
+        /// An agent may miss any observation and restart at any time, so each one alone has to be safe.
+        #[test]
+        fn ranks_that_may_save_have_no_outcome_but_clusterds(
+            group in prop::option::of(any_group()),
+            processors in prop::sample::select(vec![Connected, Disconnected, NotSeen]),
+            renamed in prop::option::of(Just("iter_7")),
+            waited in (0..3_000u64).prop_map(Duration::from_secs),
+            before in prop::option::of(Just(SAVED)),
+            limit in (30..1800u64).prop_map(Duration::from_secs),
+        ) {
+            let observation = Observation { group, processors, renamed, waited };
+            let outcome = observation.outcome(Expected { status_before: before, save_limit: limit });
+            let may_save = waited < ORDER_TIMEOUT + limit;
+            let is_status = matches!(outcome, Some(Outcome::Status(_)));
+            if processors == Connected && may_save {
+                prop_assert!(outcome.is_none() || is_status, "{:?}", outcome);
+            }
+            if group.is_none() && processors != Disconnected && may_save {
+                prop_assert!(!matches!(outcome, Some(Outcome::Unknown(_))), "the PodGroup alone is no outcome");
+            }
+            if let Some(Outcome::Status(status)) = &outcome {
+                prop_assert_ne!(Some(status.as_str()), before);
+            }
+            if !may_save && waited >= STATUS_TIMEOUT {
+                prop_assert!(outcome.is_some(), "every fault is withdrawn at some time");
+            }
+        }
     }
 }
