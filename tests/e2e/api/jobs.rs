@@ -79,22 +79,77 @@ async fn an_ascend_job_with_only_the_annotation_is_injected() {
         );
         let names: Vec<_> =
             container["env"].as_array().unwrap().iter().map(|entry| entry["name"].clone()).collect();
-        assert_eq!(names, ["POD_IP", "TTP_PORT", "TASKD_PROCESS_ENABLE", "LD_PRELOAD"]);
+        assert_eq!(
+            names,
+            ["POD_IP", "TTP_PORT", "TASKD_PROCESS_ENABLE", "TTP_NORMAL_ACTION_TIME_LIMIT", "LD_PRELOAD"]
+        );
+        assert_carries_the_hook(template);
 
-        // Its Pods have everything and need no operation.
+        // Its Pods get only what refers to ascend-operator's variables.
         let name = format!("j-{}-0", replica.to_lowercase());
         let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"]});
         pod["metadata"]["name"] = json!(name);
         let env = pod["spec"]["containers"][0]["env"].as_array_mut().unwrap();
         env.extend([
             json!({"name": "HIGH_AVAILABILITY", "value": "dump"}),
-            json!({"name": "RANK", "value": "0"}),
+            json!({"name": "RANK", "value": if replica == "Master" { "0" } else { "1" }}),
+            json!({"name": "MASTER_ADDR", "value": "10.0.0.1"}),
         ]);
-        create(&client, &namespace, pod).await.unwrap();
+        let stored = create(&client, &namespace, pod.clone()).await.unwrap();
+        assert_carries_the_hook(&stored);
+        let expected = if replica == "Master" { "$(POD_IP)" } else { "$(MASTER_ADDR)" };
+        let env = pod["spec"]["containers"][0]["env"].as_array_mut().unwrap();
+        env.push(json!({"name": "TTP_ADDR", "value": expected}));
+        let values = |env: &Value| -> Vec<(Value, Value)> {
+            let entries = env.as_array().unwrap().iter();
+            entries.map(|entry| (entry["name"].clone(), entry["value"].clone())).collect()
+        };
+        let stored_env = values(&stored["spec"]["containers"][0]["env"]);
+        assert_eq!(stored_env, values(&pod["spec"]["containers"][0]["env"]));
         let calls = calls(rig.cluster, &namespace, &name);
-        assert_eq!(calls.len(), 1, "{calls:?}");
-        assert_eq!(calls[0]["mutated"], false, "{calls:?}");
+        assert_eq!(calls.iter().filter(|call| call["mutated"] == true).count(), 1, "{calls:?}");
+        assert!(examine(&stored).operations.is_empty());
     }
+}
+
+/// Whether a stored template or Pod has annotations, volume and mounts of the launcher hook.
+fn assert_carries_the_hook(template: &Value) {
+    let annotations = &template["metadata"]["annotations"];
+    assert_eq!(annotations["swansong.dev/launcher-hook.py"], swansong_inject::launcher_hook::MODULE);
+    let volumes = template["spec"]["volumes"].as_array().unwrap();
+    let hook = volumes.iter().find(|volume| volume["name"] == "swansong-launcher-hook").unwrap();
+    let items = hook["downwardAPI"]["items"].as_array().unwrap();
+    let fields: Vec<&Value> = items.iter().map(|item| &item["fieldRef"]["fieldPath"]).collect();
+    assert_eq!(
+        fields,
+        [
+            "metadata.annotations['swansong.dev/launcher-hook.py']",
+            "metadata.annotations['swansong.dev/launcher-hook.pth']"
+        ]
+    );
+    let mounts = template["spec"]["containers"][0]["volumeMounts"].as_array().unwrap();
+    let count =
+        mounts.iter().filter(|mount| mount["name"] == "swansong-launcher-hook" && mount["readOnly"] == true);
+    assert_eq!(count.count(), 2, "{mounts:?}");
+}
+
+/// A job injected by the command line is complete for the webhook, and so are its Pods but for the address.
+#[tokio::test]
+async fn a_job_injected_by_the_command_line_is_accepted_as_it_is() {
+    let rig = rig().await;
+    let namespace = rig.cluster.namespace("offline").await.unwrap();
+    let client = rig.cluster.client().await.unwrap();
+    let mut command = crate::support::swansong(["inject", "-o", "json"]);
+    let mut process =
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let job = ascend_job("j", "dump").to_string();
+    std::io::Write::write_all(&mut process.stdin.take().unwrap(), job.as_bytes()).unwrap();
+    let injected: Value = serde_json::from_slice(&process.wait_with_output().unwrap().stdout).unwrap();
+    let stored = create(&client, &namespace, injected.clone()).await.unwrap();
+    assert_eq!(calls(rig.cluster, &namespace, "j").iter().filter(|call| call["mutated"] == true).count(), 0);
+    let master = |job: &Value| job["spec"]["replicaSpecs"]["Master"]["template"].clone();
+    assert_eq!(master(&stored)["metadata"]["annotations"], master(&injected)["metadata"]["annotations"]);
+    assert_carries_the_hook(&master(&stored));
 }
 
 #[tokio::test]

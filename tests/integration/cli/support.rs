@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use swansong_api::record::summary;
 use swansong_inject::launcher_hook::MODULE;
 
 use serde_json::Value;
@@ -75,7 +76,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
 /// The output with a placeholder for the text of the launcher hook, in YAML blocks and in quotes.
 fn without_hook(output: &str) -> String {
     let quoted = serde_json::to_string(MODULE).expect("a string");
-    let output = output.replace(&quoted, "\"(the launcher hook)\"");
+    let output = output.replace(&quoted, "\"(the launcher hook)\"").replace(&summary(MODULE), "(its digest)");
     (2..40).fold(output, |output, indent| {
         let indent = " ".repeat(indent);
         let line = |line: &str| if line.is_empty() { "\n".to_owned() } else { format!("{indent}{line}\n") };

@@ -105,9 +105,11 @@ pub fn summary(value: &str) -> String {
     if value.len() <= LONGEST && !value.starts_with('#') {
         return value.to_owned();
     }
-    // FNV-1a, which is enough to detect a change by the user.
-    let digest = value.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
-        (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    // FNV-1a of words, which is enough to detect a change by the user.
+    let digest = value.as_bytes().chunks(8).fold(0xcbf2_9ce4_8422_2325_u64, |digest, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        (digest ^ u64::from_le_bytes(word)).wrapping_mul(0x0100_0000_01b3)
     });
     format!("#{}:{digest:016x}", value.len())
 }
