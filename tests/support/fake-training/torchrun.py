@@ -31,7 +31,10 @@ def start_workers():
     ranks = range(node * local_size, (node + 1) * local_size)
     # Without site-packages, which take most of an interpreter's start.
     program = [sys.executable, "-S", str(pathlib.Path(__file__).with_name("train.py"))]
-    return {rank: subprocess.Popen(program, env={**os.environ, "RANK": str(rank)}) for rank in ranks}
+    return {
+        rank: subprocess.Popen(program, env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(local_rank)})
+        for local_rank, rank in enumerate(ranks)
+    }
 
 
 def stop_workers(workers):

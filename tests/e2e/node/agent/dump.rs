@@ -20,17 +20,23 @@ use crate::python_image;
 /// Without it, the order to exit isn't delayed.
 const UNPROTECTED: (&str, &str) = ("swansong.dev/protect-dump", "false");
 
-const JOBS: [Job; 3] = [
+/// The agent ends the rank on a device that has dropped.
+const FAST: (&str, &str) = ("swansong.dev/fast-dump", "true");
+/// A device that has dropped.
+const DROPPED: u32 = 0x40F8_4E00;
+
+const JOBS: [Job; 4] = [
     Job { name: "two-pods", pods: 2, npus_per_pod: 1, first_npu: 0, annotations: &[], save_seconds: 10 },
-    Job { name: "one-pod", pods: 1, npus_per_pod: 4, first_npu: 2, annotations: &[], save_seconds: 300 },
+    Job { name: "one-pod", pods: 1, npus_per_pod: 2, first_npu: 2, annotations: &[], save_seconds: 300 },
     Job {
         name: "unprotected",
         pods: 2,
         npus_per_pod: 1,
-        first_npu: 6,
+        first_npu: 4,
         annotations: &[UNPROTECTED],
         save_seconds: 10,
     },
+    Job { name: "fast", pods: 2, npus_per_pod: 1, first_npu: 6, annotations: &[FAST], save_seconds: 10 },
 ];
 
 #[tokio::test]
@@ -59,24 +65,26 @@ async fn a_device_fault_on_rank_0s_node_ends_in_a_checkpoint_and_a_known_outcome
         "npus: 8\ndriver: {{trust: anyone}}\nclusterd: {{dial: false, address: \"{}\"}}\nfaults: {{settle: 1s}}\n",
         clusterd.address()
     );
-    let agents = Agents::start(cluster, "overlays/agent-faults", &host.path("/"), &config).await;
+    let agents = Agents::start(cluster, "overlays/agent-fast-dump", &host.path("/"), &config).await;
     let starts = JOBS.map(|job| Training::start(cluster, &leader, folder.path(), job));
     let jobs = futures::future::join_all(starts).await;
 
     // Rank 0 of each job is the first of its group.
     for job in &jobs {
-        script.event(job.job.first_npu.try_into().unwrap(), HBM, 3, 1, "HBM multi-bit error");
+        let code = if job.job.annotations == [FAST] { DROPPED } else { HBM };
+        script.event(job.job.first_npu.try_into().unwrap(), code, 3, 1, "a fault");
     }
     let saving = jobs.iter().map(|job| fault_to_outcome(cluster, &clusterd, &leader, job));
     futures::future::join_all(saving).await;
     for job in &jobs {
-        let (has_file, reason) = match job.job.annotations {
-            [] => (true, "DumpSucceeded"),
-            _ => (false, "DumpOutcomeUnknown"),
+        let (has_file, reasons) = match job.job.annotations {
+            [UNPROTECTED] => (false, &["DumpOutcomeUnknown"][..]),
+            [FAST] => (true, &["RankEnded", "DumpSucceeded"][..]),
+            _ => (true, &["DumpSucceeded"][..]),
         };
         let logs = job.logs(cluster).await;
         assert_eq!(job.has_file(), has_file, "{}:\n{logs}", job.job.name);
-        let known = expect_events(&client, &job.namespace, "AscendJob", job.job.name, &[reason]).await;
+        let known = expect_events(&client, &job.namespace, "AscendJob", job.job.name, reasons).await;
         if let Err(error) = known {
             panic!("{}: {error}\n{logs}\n{}", job.job.name, agents.logs().await);
         }

@@ -71,6 +71,13 @@ impl Agents {
                 "DaemonSet" => {
                     let pod = &mut object["spec"]["template"]["spec"];
                     pod["containers"][0]["image"] = json!(install::IMAGE);
+                    if pod["hostPID"] == true {
+                        // The simulated host has no processes; those of the node are inspected.
+                        let mount = json!({"name": "proc", "mountPath": "/host/proc", "readOnly": true});
+                        pod["containers"][0]["volumeMounts"].as_array_mut().unwrap().push(mount);
+                        let volume = json!({"name": "proc", "hostPath": {"path": "/proc"}});
+                        pod["volumes"].as_array_mut().unwrap().push(volume);
+                    }
                     for volume in pod["volumes"].as_array_mut().unwrap() {
                         if volume["hostPath"]["path"] == "/" {
                             volume["hostPath"]["path"] = json!(host);

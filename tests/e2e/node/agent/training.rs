@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -31,6 +32,7 @@ pub(crate) struct Job {
     pub(crate) pods: i32,
     pub(crate) npus_per_pod: i32,
     pub(crate) first_npu: i32,
+    /// Of the job and of its Pods.
     pub(crate) annotations: &'static [(&'static str, &'static str)],
     pub(crate) save_seconds: u32,
 }
@@ -51,13 +53,15 @@ impl Training {
         let checkpoints = folder.join(job.name);
         std::fs::create_dir(&checkpoints).unwrap();
         open_to_all(&checkpoints);
-        let object = serde_json::from_value(manifest(job, leader.address, &checkpoints)).unwrap();
+        for npu in job.first_npu..job.first_npu + job.pods * job.npus_per_pod {
+            std::fs::write(folder.join(format!("davinci{npu}")), "").unwrap();
+        }
+        let object = serde_json::from_value(manifest(job, leader.address, folder)).unwrap();
         let jobs = operator::ascend_jobs(client.clone(), &namespace);
         let stored = jobs.create(&PostParams::default(), &object).await.unwrap();
         let training = Self { job, namespace, uid: stored.uid().unwrap(), checkpoints };
         training.create_pod_group(cluster).await;
         operator::reconcile(&client, &stored).await.unwrap();
-        training.allot_devices(&client).await;
         let what = format!("{} trains", job.name);
         eventually(&what, TIMEOUT, || async {
             let log = training.logs(cluster).await;
@@ -84,28 +88,6 @@ impl Training {
 
     fn group(&self) -> String {
         format!("{}-{}", self.job.name, self.uid)
-    }
-
-    /// As the device plugin does, which writes the devices of a Pod as annotations.
-    async fn allot_devices(&self, client: &Client) {
-        let pods: Api<Pod> = Api::namespaced(client.clone(), &self.namespace);
-        let mut names: Vec<_> = self.pods(client).await.iter().map(ResourceExt::name_any).collect();
-        names.sort();
-        for (index, name) in (0..).zip(names) {
-            let first = self.job.first_npu + index * self.job.npus_per_pod;
-            let devices: Vec<_> = (first..first + self.job.npus_per_pod).collect();
-            let real: Vec<_> = devices.iter().map(|device| format!("Ascend910-{device}")).collect();
-            let devices: Vec<_> = devices
-                .iter()
-                .map(|device| json!({"device_id": device.to_string(), "device_ip": format!("10.0.1.{device}")}))
-                .collect();
-            let configuration = json!({"pod_name": name, "server_id": "10.0.0.1", "devices": devices});
-            let annotations = json!({"metadata": {"annotations": {
-                "ascend.kubectl.kubernetes.io/ascend-910-configuration": configuration.to_string(),
-                "huawei.com/AscendReal": real.join(","),
-            }}});
-            pods.patch(&name, &PatchParams::default(), &Patch::Merge(annotations)).await.unwrap();
-        }
     }
 
     async fn pods(&self, client: &Client) -> Vec<Pod> {
@@ -162,7 +144,7 @@ impl Training {
 }
 
 /// The AscendJob: only the annotation asks for a dump.
-fn manifest(job: Job, clusterd: SocketAddr, checkpoints: &Path) -> Value {
+fn manifest(job: Job, clusterd: SocketAddr, folder: &Path) -> Value {
     let ranks: Vec<_> = (0..job.pods * job.npus_per_pod).collect();
     let variables = BTreeMap::from([
         ("FAKE_TIME_FACTOR", TIME_FACTOR.to_owned()),
@@ -176,26 +158,37 @@ fn manifest(job: Job, clusterd: SocketAddr, checkpoints: &Path) -> Value {
     ]);
     let env: Vec<_> = variables.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
     let npus = json!({"huawei.com/Ascend910": job.npus_per_pod});
-    let replica = |manager: &str, count: i32| {
+    let replica = |kind: &str, manager: &str, first_npu: i32| {
+        let npus_of_pod = first_npu..first_npu + job.npus_per_pod;
+        let mut volumes = vec![json!({"name": "checkpoints", "hostPath": {"path": folder.join(job.name)}})];
+        let mut mounts = vec![json!({"name": "checkpoints", "mountPath": "/checkpoints"})];
+        for npu in npus_of_pod.clone() {
+            let device = format!("davinci{npu}");
+            volumes.push(json!({"name": device, "hostPath": {"path": folder.join(&device), "type": "File"}}));
+            mounts.push(json!({"name": device, "mountPath": format!("/dev/{device}")}));
+        }
+        let mut annotations = device_annotations(&format!("{}-{kind}-0", job.name), npus_of_pod);
+        annotations.extend(job.annotations.iter().map(|(name, value)| (*name, (*value).to_owned())));
         json!({
-            "replicas": count,
+            "replicas": 1,
             "restartPolicy": "Never",
-            "template": {"spec": {
+            "template": {"metadata": {"annotations": annotations}, "spec": {
                 "terminationGracePeriodSeconds": 5,
-                "volumes": [{"name": "checkpoints", "hostPath": {"path": checkpoints}}],
+                "volumes": volumes,
                 "containers": [{
                     "name": "ascend", "image": python_image::NAME, "imagePullPolicy": "Never",
                     "command": ["/bin/sh", "-c", format!("{manager}exec python3 -B {SITE}/torchrun.py")],
                     "env": env,
-                    "volumeMounts": [{"name": "checkpoints", "mountPath": "/checkpoints"}],
+                    "volumeMounts": mounts,
                     "resources": {"limits": npus, "requests": npus},
                 }],
             }},
         })
     };
-    let mut replicas = json!({"Master": replica(&format!("python3 -B {SITE}/manager.py & "), 1)});
+    let manager = format!("python3 -B {SITE}/manager.py & ");
+    let mut replicas = json!({"Master": replica("master", &manager, job.first_npu)});
     if job.pods > 1 {
-        replicas["Worker"] = replica("", job.pods - 1);
+        replicas["Worker"] = replica("worker", "", job.first_npu + job.npus_per_pod);
     }
     let mut annotations = BTreeMap::from([("recover-strategy", "dump")]);
     annotations.extend(job.annotations.iter().copied());
@@ -204,6 +197,19 @@ fn manifest(job: Job, clusterd: SocketAddr, checkpoints: &Path) -> Value {
         "metadata": {"name": job.name, "labels": {"framework": "pytorch"}, "annotations": annotations},
         "spec": {"schedulerName": "default-scheduler", "replicaSpecs": replicas},
     })
+}
+
+/// What device plugin and scheduler write on a Pod.
+fn device_annotations(pod: &str, npus: Range<i32>) -> BTreeMap<&'static str, String> {
+    let names = npus.clone().map(|npu| format!("Ascend910-{npu}")).collect::<Vec<_>>().join(",");
+    let devices: Vec<_> =
+        npus.map(|npu| json!({"device_id": npu.to_string(), "device_ip": format!("10.0.1.{npu}")})).collect();
+    let configuration = json!({"pod_name": pod, "server_id": "10.0.0.1", "devices": devices});
+    BTreeMap::from([
+        ("ascend.kubectl.kubernetes.io/ascend-910-configuration", configuration.to_string()),
+        ("huawei.com/Ascend910", names.clone()),
+        ("huawei.com/AscendReal", names),
+    ])
 }
 
 fn pod_groups(client: Client, namespace: &str) -> Api<DynamicObject> {
@@ -261,7 +267,7 @@ impl Leader {
         self.jobs.lock().unwrap().contains_key(uid)
     }
 
-    /// What became of a job's dump.
+    /// The result of a job's dump.
     pub(crate) fn status(&self, uid: &str) -> Option<String> {
         self.jobs.lock().unwrap().get(uid).cloned().flatten()
     }
