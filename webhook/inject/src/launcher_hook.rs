@@ -3,6 +3,8 @@
 //! The Pod carries the hook in two annotations, which a downward API volume makes files. Each is mounted by itself into the
 //! directory that TaskD is installed in, because Python reads `.pth` files only there.
 
+use std::sync::LazyLock;
+
 use serde_json::{Value, json};
 use swansong_api::annotations::{
     FAST_DUMP, LAUNCHER_HOOK_MODULE, LAUNCHER_HOOK_PTH, LIBTASKD, PROTECT_DUMP, SKIP_PRELOAD,
@@ -12,7 +14,7 @@ use swansong_api::launcher_hook::{MODULE_FILE, PTH_FILE, VOLUME, site_directory}
 use swansong_api::record::{ContainerRecord, Record};
 
 use crate::context::{ContainerContext, PodContext};
-use crate::metadata::{MAX_ANNOTATIONS, MetadataChanges};
+use crate::metadata::{MAX_ANNOTATIONS, MetadataChanges, PreparedText};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::original::append;
@@ -23,6 +25,8 @@ use crate::view::{Container, Metadata, PodSpec, Volume};
 
 /// The text of the module.
 pub const MODULE: &str = include_str!("launcher_hook/swansong_launcher_hook.py");
+
+static PREPARED_MODULE: LazyLock<PreparedText> = LazyLock::new(|| PreparedText::new(MODULE));
 
 /// Name of the field in reports.
 const FIELD: &str = "launcherHook";
@@ -171,7 +175,7 @@ impl<'t> LauncherHook<'t> {
         }
         let missing = |key| own.is_none_or(|own| own.annotation(key).is_none());
         if missing(LAUNCHER_HOOK_MODULE) {
-            changes.annotations.push((LAUNCHER_HOOK_MODULE, MODULE.to_owned()));
+            changes.prepared.push((LAUNCHER_HOOK_MODULE, &PREPARED_MODULE));
         }
         if missing(LAUNCHER_HOOK_PTH) {
             changes.annotations.push((LAUNCHER_HOOK_PTH, self.pth()));

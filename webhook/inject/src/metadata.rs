@@ -1,10 +1,12 @@
 //! Changes the annotations and labels of one object or template, and writes the record.
 
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
 use swansong_api::annotations::INJECTED;
 use swansong_api::record::{Record, summary};
 
-use super::operation::{Operation, escape};
+use super::operation::{Operation, Verb, escape, raw};
 use super::report::Warning;
 use super::view::{Metadata, Slot};
 use crate::reason::Reason;
@@ -12,9 +14,24 @@ use crate::reason::Reason;
 /// The API server's limit for the annotations of an object, in bytes of keys and values.
 pub(super) const MAX_ANNOTATIONS: usize = 256 << 10;
 
+/// A value of an annotation that is the same for all objects.
+#[derive(Debug)]
+pub(super) struct PreparedText {
+    json: Box<RawValue>,
+    summary: String,
+    length: usize,
+}
+
+impl PreparedText {
+    pub(super) fn new(text: &str) -> Self {
+        Self { json: raw(&text), summary: summary(text), length: text.len() }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct MetadataChanges {
     pub(super) annotations: Vec<(&'static str, String)>,
+    pub(super) prepared: Vec<(&'static str, &'static PreparedText)>,
     /// Annotations to rewrite: key, original value, new value.
     pub(super) rewritten: Vec<(&'static str, String, String)>,
     pub(super) labels: Vec<(&'static str, &'static str)>,
@@ -34,6 +51,8 @@ impl MetadataChanges {
         record
             .annotations
             .extend(self.annotations.iter().map(|(key, value)| ((*key).to_owned(), summary(value))));
+        let prepared = self.prepared.iter();
+        record.annotations.extend(prepared.map(|(key, text)| ((*key).to_owned(), text.summary.clone())));
         record.labels.extend(self.labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
         record
             .replaced
@@ -49,30 +68,32 @@ impl MetadataChanges {
 
         let present_length = present.map_or(0, Metadata::total_annotations_length);
         let replaced_length = older.map_or(0, |older| INJECTED.len() + older.len());
-        let added = self.annotations.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        let lengths = self.annotations.iter().map(|(key, value)| key.len() + value.len());
+        let prepared = self.prepared.iter().map(|(key, text)| key.len() + text.length);
+        let added = lengths.chain(prepared).sum::<usize>();
         // Job controllers add annotations to the Pods of a template.
         let limit = if path.is_empty() { MAX_ANNOTATIONS } else { MAX_ANNOTATIONS - 4096 };
         let length = present_length - replaced_length + added + INJECTED.len() + record.len();
 
         let parent = format!("{path}/metadata");
-        let members = || {
-            self.annotations
-                .iter()
-                .map(|(key, value)| (*key, value.as_str()))
-                .chain([(INJECTED, record.as_str())])
-        };
+        let prepared = self.prepared.iter().map(|(key, text)| (*key, text.json.clone()));
+        let members = self.annotations.iter().map(|(key, value)| (*key, raw(value))).chain(prepared);
+        let members: BTreeMap<&str, Box<RawValue>> = members.chain([(INJECTED, raw(&record))]).collect();
         match annotations {
             None => {
-                operations.push(Operation::add(parent.clone(), &json!({ "annotations": object(members()) })));
+                let metadata = BTreeMap::from([("annotations", members)]);
+                operations.push(Operation::add(parent.clone(), &metadata));
             }
             Some(Slot::Absent | Slot::Null) => {
-                operations.push(Operation::add(format!("{parent}/annotations"), &object(members())));
+                operations.push(Operation::add(format!("{parent}/annotations"), &members));
             }
             // `add` replaces an existing member (RFC 6902), such as an older record.
             Some(Slot::Present(_)) => {
-                for (key, value) in members() {
-                    operations.push(Operation::add(format!("{parent}/annotations/{}", escape(key)), &value));
-                }
+                operations.extend(members.into_iter().map(|(key, value)| Operation {
+                    verb: Verb::Add,
+                    path: format!("{parent}/annotations/{}", escape(key)),
+                    value: Some(value),
+                }));
             }
         }
         for (key, _, value) in &self.rewritten {
@@ -84,14 +105,11 @@ impl MetadataChanges {
                 operations.push(Operation::add(format!("{parent}/labels/{}", escape(key)), value));
             }
         } else if !self.labels.is_empty() {
-            operations.push(Operation::add(format!("{parent}/labels"), &object(self.labels.iter().copied())));
+            let labels: BTreeMap<_, _> = self.labels.iter().copied().collect();
+            operations.push(Operation::add(format!("{parent}/labels"), &labels));
         }
         length <= limit
     }
-}
-
-fn object<'m>(members: impl Iterator<Item = (&'m str, &'m str)>) -> Map<String, Value> {
-    members.map(|(key, value)| (key.to_owned(), value.into())).collect()
 }
 
 /// Records which parents the operations create.

@@ -72,7 +72,7 @@ impl Serialize for Operation {
 /// JSON text of `value`.
 ///
 /// Callers pass strings, numbers and maps with string keys only, which always serialise.
-fn raw(value: &impl Serialize) -> Box<RawValue> {
+pub(crate) fn raw(value: &impl Serialize) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).expect("strings, numbers and string-keyed maps always serialise")
 }
 

@@ -54,9 +54,9 @@ fn a_plain_pod_needs_one_operation_per_list() {
             "/spec/containers/0/ports",
             "/spec/containers/0/volumeMounts",
             "/spec/volumes",
-            "/metadata/annotations/swansong.dev~1launcher-hook.py",
+            "/metadata/annotations/swansong.dev~1injected",
             "/metadata/annotations/swansong.dev~1launcher-hook.pth",
-            "/metadata/annotations/swansong.dev~1injected"
+            "/metadata/annotations/swansong.dev~1launcher-hook.py"
         ]
     );
 }
