@@ -1,5 +1,6 @@
 //! What the injection of one container depends on, and collects.
 
+use crate::kind::WorkloadKind;
 use crate::operation::Operation;
 use crate::policy::DumpStrategy;
 use crate::reason::Reason;
@@ -30,8 +31,7 @@ impl ContainerContext<'_> {
 /// What the injection of a container depends on beside the container.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PodContext {
-    /// Whether it is a Pod and not a template.
-    pub(crate) is_pod: bool,
+    pub(crate) kind: WorkloadKind,
     pub(crate) rank_zero: bool,
     /// Whether the job is labelled as one of MindSpore.
     pub(crate) is_mindspore: bool,

@@ -322,8 +322,8 @@ fn warn_of_missing_operator(templates: &[LocatedTemplate<'_, '_>], outcome: &mut
         outcome.warn(
             Reason::VolcanoNoOperatorEnv,
             "ascend-operator adds no environment to a Volcano Job: set PROCESS_RECOVER=on, \
-             ELASTIC_PROCESS_RECOVER_ENABLE=1, HIGH_AVAILABILITY=dump (PyTorch) or MS_ENABLE_TFT={TTP:1} \
-             (MindSpore) and the rank variables yourself"
+             ELASTIC_PROCESS_RECOVER_ENABLE=1, HIGH_AVAILABILITY=dump (MindSpore: MS_ENABLE_TFT={TTP:1}), the rank \
+             variables and TTP_ADDR yourself"
                 .to_owned(),
         );
     }

@@ -150,8 +150,9 @@ impl TemplateInjection<'_, '_, '_, '_> {
     fn context(&self, rank_zero: bool, dump: DumpStrategy) -> PodContext {
         let framework = self.job.and_then(|job| job.label(labels::FRAMEWORK));
         PodContext {
-            is_pod: self.kind == WorkloadKind::Pod,
-            rank_zero,
+            kind: self.kind,
+            // A Pod of a Volcano Job shows its rank only by variables of the user.
+            rank_zero: rank_zero && self.kind != WorkloadKind::VolcanoJob,
             is_mindspore: framework == Some("mindspore"),
             dump,
         }

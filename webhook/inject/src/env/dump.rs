@@ -6,6 +6,7 @@ use swansong_api::env::{
 };
 
 use super::{EnvInjection, NewValue, refers_to, shown};
+use crate::kind::WorkloadKind;
 use crate::policy::{DEFAULT_ORDER_LIMIT, DEFAULT_SAVE_LIMIT, DumpStrategy};
 use crate::reason::Reason;
 use crate::report::Action;
@@ -46,25 +47,31 @@ impl EnvInjection<'_, '_, '_, '_> {
                     ),
                 );
             }
-        } else if !self.pod.is_pod {
-            let action = Action::skipped(field, Reason::AddedToPods);
-            self.context.record_action(Action { value: Some(value), ..action });
-        } else if let Some(behind) = self.behind(source) {
-            self.context.record_action(Action::added(field, value.clone()));
-            self.add(name, NewValue::Literal(value.into()), behind);
-        } else {
-            self.context.record_action(Action::skipped(field, Reason::ControllerAddressUnknown));
-            if source == POD_IP {
-                // The user's POD_IP is empty, which has a warning.
-                return;
+            return;
+        }
+        let behind = self.behind(source);
+        match (self.pod.kind, behind) {
+            (WorkloadKind::Pod, Some(behind)) => {
+                self.context.record_action(Action::added(field, value.clone()));
+                self.add(name, NewValue::Literal(value.into()), behind);
             }
-            self.context.warn(
-                Reason::ControllerAddressUnknown,
-                &format!(
-                    "env {name} wasn't added: the container has no {source} to refer to. Export {name} in the start \
-                     script, or training doesn't start"
-                ),
-            );
+            (WorkloadKind::AscendJob, _) | (_, Some(_)) => {
+                let action = Action::skipped(field, Reason::AddedToPods);
+                self.context.record_action(Action { value: Some(value), ..action });
+            }
+            (kind, None) => {
+                self.context.record_action(Action::skipped(field, Reason::ControllerAddressUnknown));
+                // An empty POD_IP has its own warning, and so has a job without ascend-operator.
+                if kind == WorkloadKind::Pod && source != POD_IP {
+                    self.context.warn(
+                        Reason::ControllerAddressUnknown,
+                        &format!(
+                            "env {name} wasn't added: the container has no {source} to refer to. Export {name} in the \
+                             start script, or training doesn't start"
+                        ),
+                    );
+                }
+            }
         }
     }
 

@@ -186,3 +186,20 @@ fn limits_below_the_defaults_are_warned_about() {
         assert_eq!(injected.env(name).unwrap(), value);
     }
 }
+
+/// Only an AscendJob's Pods get variables of ascend-operator.
+#[test]
+fn volcano_jobs_report_an_unknown_address() {
+    for (env, reason) in [
+        (json!([]), Reason::ControllerAddressUnknown),
+        (json!([variable("MASTER_ADDR", "10.0.0.1")]), Reason::AddedToPods),
+    ] {
+        let job = json!({
+            "kind": "Job", "metadata": {"annotations": {"recover-strategy": "dump"}},
+            "spec": {"tasks": [{"template": {"spec": {"containers": [{"name": "ascend", "env": env}]}}}]},
+        });
+        let injected = run(WorkloadKind::VolcanoJob, &job, &Policy::default());
+        assert_eq!(injected.action("env.TTP_ADDR").unwrap().reason, reason);
+        assert_eq!(injected.warned(), [Reason::VolcanoNoOperatorEnv]);
+    }
+}
