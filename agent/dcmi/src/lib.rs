@@ -16,11 +16,9 @@ mod return_code;
 mod text;
 pub mod watch;
 
-pub use self::ffi::CallError;
+pub use self::ffi::{Address, Api, CallError};
 pub use self::layout::{DmsFaultEvent, Event};
-pub use self::library::{
-    Address, Api, Dcmi, Device, Health, InitError, Library, Listed, OpenError, SubscribeError,
-};
+pub use self::library::{Dcmi, Device, Health, InitError, Library, Listed, OpenError, SubscribeError};
 pub use self::queue::{CAPACITY, Events, Received};
 pub use self::return_code::ReturnCode;
 pub use self::watch::Line;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use serde::{Deserialize, Serialize};
 
-use crate::ffi::{Call, CallError, Functions};
+use crate::ffi::{Address, Api, Call, CallError, Functions};
 use crate::queue::Events;
 
 /// The value of `dcmi_get_device_health` for a device that is absent or hasn't started.
@@ -18,25 +18,6 @@ const NPU: c_uint = 0;
 
 /// A card has one to four devices; more are ignored.
 const MAX_DEVICES_PER_CARD: c_int = 16;
-
-/// The generation of the API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Api {
-    /// `dcmi_*`: devices are counted by card.
-    V1,
-    /// `dcmiv2_*`: devices have one number, which is the logic id.
-    V2,
-}
-
-/// The library's address of a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Address {
-    /// The card; with [`Api::V2`] the logic id.
-    pub card: i32,
-    /// The device in the card; with [`Api::V2`] 0.
-    pub device: i32,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
@@ -68,18 +49,15 @@ pub enum Health {
     Absent,
 }
 
-/// libdcmi.so can't be used.
+/// libdcmi.so can't be loaded.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The loader failed.
-    #[error(
-        "{path} can't be loaded: {problem}; are the driver's folders in LD_LIBRARY_PATH, and is it for this machine?"
-    )]
-    Load {
-        path: PathBuf,
-        /// The loader's message.
-        problem: String,
-    },
+#[error(
+    "{path} can't be loaded: {problem}; are the driver's folders in LD_LIBRARY_PATH, and is it for this machine?"
+)]
+pub struct OpenError {
+    path: PathBuf,
+    /// The loader's message.
+    pub problem: String,
 }
 
 /// No generation of the API can be initialized.
@@ -131,14 +109,15 @@ impl Library {
     /// Loads the library. It remains loaded until the process exits.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let functions = Functions::open(path)
-            .map_err(|error| OpenError::Load { path: path.to_owned(), problem: error_chain(&error) })?;
+            .map_err(|error| OpenError { path: path.to_owned(), problem: error_chain(&error) })?;
         Ok(Self { functions, path: path.to_owned() })
     }
 
     /// Initializes the API, v1 before v2 as MindCluster does.
     pub fn init(&self) -> Result<Dcmi<'_>, InitError> {
-        let Err(v1) = self.functions.v1.init() else { return Ok(Dcmi { library: self, api: Api::V1 }) };
-        let Err(v2) = self.functions.v2.init() else { return Ok(Dcmi { library: self, api: Api::V2 }) };
+        let dcmi = |api| Dcmi { library: self, api };
+        let Err(v1) = self.functions.init(Api::V1) else { return Ok(dcmi(Api::V1)) };
+        let Err(v2) = self.functions.init(Api::V2) else { return Ok(dcmi(Api::V2)) };
         Err(InitError { v1, v2 })
     }
 
@@ -171,31 +150,29 @@ impl Dcmi<'_> {
             Api::V1 => self.by_card(&mut unnamed)?,
             Api::V2 => self.by_device()?,
         };
-        let physical: Vec<_> = found.iter().map(|(_, logic)| self.physical_id(*logic)).collect();
+        let physical = found.iter().map(|(_, logic)| self.functions().physical_id(self.api, *logic));
+        let physical: Vec<_> = physical.collect();
         Ok(Listed { devices: assign_physical_ids(&found, &physical, &mut unnamed), unnamed })
     }
 
     fn by_card(&self, unnamed: &mut Vec<String>) -> Call<Vec<(Address, u32)>> {
-        let v1 = &self.functions().v1;
+        let functions = self.functions();
         let mut found = Vec::new();
-        for card in v1.cards()? {
-            let count = match v1.devices_of(card) {
+        for card in functions.cards(Api::V1)? {
+            let count = match functions.devices_of(card) {
                 Ok(count) => count.clamp(0, MAX_DEVICES_PER_CARD),
                 Err(error) => {
                     unnamed.push(format!("card {card}: {error}"));
                     continue;
                 }
             };
-            for device in 0..count {
-                if v1.kind(card, device).is_ok_and(|kind| kind != NPU) {
-                    continue;
-                }
-                match v1.logic_id(card, device) {
-                    Ok(logic) if logic >= 0 => found.push((Address { card, device }, logic.unsigned_abs())),
-                    Ok(logic) => {
-                        unnamed.push(format!("card {card} device {device} has the logic id {logic}"));
-                    }
-                    Err(error) => unnamed.push(format!("card {card} device {device}: {error}")),
+            let addresses = (0..count).map(|device| Address { card, device });
+            for address in addresses.filter(|address| self.is_npu(*address)) {
+                let name = || format!("card {card} device {}", address.device);
+                match functions.logic_id(address) {
+                    Ok(logic) if logic >= 0 => found.push((address, logic.unsigned_abs())),
+                    Ok(logic) => unnamed.push(format!("{} has the logic id {logic}", name())),
+                    Err(error) => unnamed.push(format!("{}: {error}", name())),
                 }
             }
         }
@@ -203,26 +180,20 @@ impl Dcmi<'_> {
     }
 
     fn by_device(&self) -> Call<Vec<(Address, u32)>> {
-        let v2 = &self.functions().v2;
-        let devices = v2.devices()?.into_iter();
-        // The list has -1 for a missing device.
-        let npus = devices.filter(|device| *device >= 0 && v2.kind(*device).unwrap_or(NPU) == NPU);
-        Ok(npus.map(|card| (Address { card, device: 0 }, card.unsigned_abs())).collect())
+        let devices = self.functions().cards(Api::V2)?.into_iter().filter(|card| *card >= 0);
+        let addresses = devices.map(|card| Address { card, device: 0 });
+        let npus = addresses.filter(|address| self.is_npu(*address));
+        Ok(npus.map(|address| (address, address.card.unsigned_abs())).collect())
     }
 
-    fn physical_id(&self, logic: u32) -> Call<u32> {
-        match self.api {
-            Api::V1 => self.functions().v1.physical_id(logic),
-            Api::V2 => self.functions().v2.physical_id(logic),
-        }
+    /// A device of unknown kind counts as one.
+    fn is_npu(&self, address: Address) -> bool {
+        self.functions().kind(self.api, address).unwrap_or(NPU) == NPU
     }
 
     /// The health of a device.
     pub fn health(&self, address: Address) -> Result<Health, CallError> {
-        let health = match self.api {
-            Api::V1 => self.functions().v1.health(address.card, address.device),
-            Api::V2 => self.functions().v2.health(address.card),
-        }?;
+        let health = self.functions().health(self.api, address)?;
         Ok(match health {
             0 => Health::Normal,
             ABSENT => Health::Absent,
@@ -232,10 +203,7 @@ impl Dcmi<'_> {
 
     /// The codes of a device's active faults, without zeros and duplicates.
     pub fn error_codes(&self, address: Address) -> Result<Vec<u32>, CallError> {
-        let mut codes = match self.api {
-            Api::V1 => self.functions().v1.error_codes(address.card, address.device),
-            Api::V2 => self.functions().v2.error_codes(address.card),
-        }?;
+        let mut codes = self.functions().error_codes(self.api, address)?;
         codes.retain(|code| *code != 0);
         codes.sort_unstable();
         codes.dedup();
@@ -244,17 +212,13 @@ impl Dcmi<'_> {
 
     /// The version of the API, if it reports one.
     pub fn dcmi_version(&self) -> Option<String> {
-        let version = match self.api {
-            Api::V1 => self.functions().v1.dcmi_version(),
-            Api::V2 => self.functions().v2.dcmi_version(),
-        };
-        version.ok().flatten()
+        self.functions().dcmi_version(self.api).ok().flatten()
     }
 
     /// The version of the driver, if it reports one.
     pub fn driver_version(&self) -> Option<String> {
         match self.api {
-            Api::V1 => self.functions().v1.driver_version().ok().flatten(),
+            Api::V1 => self.functions().driver_version().ok().flatten(),
             Api::V2 => None,
         }
     }
@@ -265,10 +229,7 @@ impl Dcmi<'_> {
         if SUBSCRIBED.swap(true, SeqCst) {
             return Err(SubscribeError::Already);
         }
-        let subscribed = match self.api {
-            Api::V1 => self.functions().v1.subscribe(),
-            Api::V2 => self.functions().v2.subscribe(),
-        };
+        let subscribed = self.functions().subscribe(self.api);
         if subscribed.is_err() {
             SUBSCRIBED.store(false, SeqCst);
         }

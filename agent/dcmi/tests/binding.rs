@@ -193,7 +193,7 @@ fn rejects_files_that_are_no_library() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("libdcmi.so");
     let refused = || {
-        let OpenError::Load { problem, .. } = Library::open(&path).expect_err("refused");
+        let OpenError { problem, .. } = Library::open(&path).expect_err("refused");
         problem
     };
     assert!(refused().contains("No such file"), "{}", refused());

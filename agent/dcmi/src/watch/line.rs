@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use swansong_fault_model::SourceUpdate;
 
-use crate::library::{Api, Device};
+use crate::ffi::Api;
+use crate::library::Device;
 
 /// A line of output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,6 +9,7 @@ mod driver_event;
 mod line;
 mod output;
 mod schedule;
+mod timing;
 mod watcher;
 
 use std::io::{self, Read as _};
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 
 pub use self::line::{Counts, Line, Mode, State};
 use self::output::Output;
-use self::schedule::Intervals;
+pub use self::timing::Timing;
 use self::watcher::DeviceWatcher;
 use crate::ffi::exit_at_once;
 use crate::library::{Dcmi, Library, Listed};
@@ -28,37 +29,6 @@ use crate::queue::Events;
 
 /// The longest wait of the library thread without a record of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
-
-/// The intervals and timeouts of the watching process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timing {
-    /// Between two attempts to initialize the API.
-    pub init_interval: Duration,
-    /// After which the process exits if the API isn't initialized.
-    pub init_timeout: Duration,
-    /// Between two attempts to subscribe.
-    pub subscribe_interval: Duration,
-    /// Between two polls of a device without events or with faults.
-    pub poll: Duration,
-    /// Between two polls of any other device.
-    pub repoll: Duration,
-    /// Between two heartbeats.
-    pub alive: Duration,
-}
-
-/// The values of MindCluster's device plugin; see `ascend-common/devmanager/devmanager_common.go` for initialization.
-impl Default for Timing {
-    fn default() -> Self {
-        Self {
-            init_interval: Duration::from_secs(10),
-            init_timeout: Duration::from_mins(10),
-            subscribe_interval: Duration::from_secs(1),
-            poll: Duration::from_secs(5),
-            repoll: Duration::from_mins(5),
-            alive: Duration::from_secs(1),
-        }
-    }
-}
 
 /// Watches devices through the library at `path` and writes [`Line`]s to `output`, until stdin ends or watching fails.
 ///
@@ -101,9 +71,7 @@ fn watch(path: &Path, timing: &Timing, output: &Output) -> String {
         Ok(initialized) => initialized,
         Err(problem) => return problem,
     };
-    let intervals =
-        Intervals { subscribe: timing.subscribe_interval, poll: timing.poll, repoll: timing.repoll };
-    DeviceWatcher::new(dcmi, &library, listed, events, intervals, output).run()
+    DeviceWatcher::new(dcmi, &library, listed, events, *timing, output).run()
 }
 
 /// Initializes the API and lists the devices, with retries until the timeout.

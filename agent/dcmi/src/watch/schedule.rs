@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::timing::Timing;
+
 /// The shortest interval between two polls of a device.
 const MIN_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -10,17 +12,6 @@ const MIN_LIST_INTERVAL: Duration = Duration::from_mins(1);
 
 /// As many attempts to subscribe as MindCluster's device plugin makes.
 const MAX_ATTEMPTS: u32 = 3;
-
-/// The intervals of requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Intervals {
-    /// Between attempts to subscribe.
-    pub(crate) subscribe: Duration,
-    /// Polls of devices without events and of unhealthy devices.
-    pub(crate) poll: Duration,
-    /// Polls of all other devices, and lists of devices.
-    pub(crate) repoll: Duration,
-}
 
 /// The next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +40,7 @@ struct Due {
 /// The schedule of requests.
 #[derive(Debug)]
 pub(crate) struct Schedule {
-    intervals: Intervals,
+    timing: Timing,
     subscription: Subscription,
     devices: Vec<Due>,
     list: Due,
@@ -57,12 +48,12 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     /// A schedule on which everything is due.
-    pub(crate) fn new(intervals: Intervals, devices: usize, now: Duration) -> Self {
+    pub(crate) fn new(timing: Timing, devices: usize, now: Duration) -> Self {
         let mut schedule = Self {
-            intervals,
+            timing,
             subscription: Subscription::Trying { left: MAX_ATTEMPTS, at: now },
             devices: Vec::new(),
-            list: Due { at: now + intervals.repoll, last: Some(now) },
+            list: Due { at: now + timing.repoll, last: Some(now) },
         };
         schedule.listed(devices, now);
         schedule
@@ -106,11 +97,11 @@ impl Schedule {
         self.subscription = if is_last {
             Subscription::Refused
         } else {
-            Subscription::Trying { left: left - 1, at: now + self.intervals.subscribe }
+            Subscription::Trying { left: left - 1, at: now + self.timing.subscribe_interval }
         };
         if is_last {
             for due in &mut self.devices {
-                due.at = due.at.min(due.last.unwrap_or(now) + self.intervals.poll);
+                due.at = due.at.min(due.last.unwrap_or(now) + self.timing.poll);
             }
         }
         is_last
@@ -124,9 +115,9 @@ impl Schedule {
     /// A device was polled.
     pub(crate) fn polled(&mut self, index: usize, is_healthy: bool, now: Duration) {
         let interval = if is_healthy && self.subscription != Subscription::Refused {
-            self.intervals.repoll
+            self.timing.repoll
         } else {
-            self.intervals.poll
+            self.timing.poll
         };
         if let Some(due) = self.devices.get_mut(index) {
             *due = Due { at: now + interval, last: Some(now) };
@@ -135,7 +126,7 @@ impl Schedule {
 
     /// An event reported a fault of a device, which is polled more often then.
     pub(crate) fn mark_unhealthy(&mut self, index: usize, now: Duration) {
-        let soon = now + self.intervals.poll;
+        let soon = now + self.timing.poll;
         if let Some(due) = self.devices.get_mut(index) {
             due.at = due.at.min(soon);
         }
@@ -164,7 +155,7 @@ impl Schedule {
     /// The devices were listed. Their number never decreases.
     pub(crate) fn listed(&mut self, devices: usize, now: Duration) {
         self.devices.resize(devices.max(self.devices.len()), Due { at: now, last: None });
-        self.list = Due { at: now + self.intervals.repoll, last: Some(now) };
+        self.list = Due { at: now + self.timing.repoll, last: Some(now) };
     }
 }
 
@@ -172,11 +163,10 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    const INTERVALS: Intervals = Intervals {
-        subscribe: Duration::from_secs(1),
-        poll: Duration::from_secs(5),
-        repoll: Duration::from_mins(5),
-    };
+    /// Subscribes after a second, polls after 5 s and 5 min.
+    fn timing() -> Timing {
+        Timing::default()
+    }
 
     const fn s(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -204,7 +194,7 @@ mod tests {
 
     #[test]
     fn polls_after_three_attempts_to_subscribe() {
-        let mut schedule = Schedule::new(INTERVALS, 2, s(0));
+        let mut schedule = Schedule::new(timing(), 2, s(0));
         assert_eq!(due(&mut schedule, s(0), true), [Action::Subscribe, Action::Poll(0), Action::Poll(1)]);
         assert_eq!(schedule.next(s(0)), Action::Wait(s(1)));
         assert_eq!(due(&mut schedule, s(1), true), [Action::Subscribe]);
@@ -217,7 +207,7 @@ mod tests {
 
     #[test]
     fn final_error_ends_the_attempts_to_subscribe() {
-        let mut schedule = Schedule::new(INTERVALS, 1, s(0));
+        let mut schedule = Schedule::new(timing(), 1, s(0));
         assert!(schedule.subscription_failed(true, s(0)));
         assert_eq!(due(&mut schedule, s(0), true), [Action::Poll(0)]);
         assert_eq!(schedule.next(s(0)), Action::Wait(s(5)));
@@ -225,7 +215,7 @@ mod tests {
 
     #[test]
     fn polls_everything_after_subscribing_and_rarely_from_then_on() {
-        let mut schedule = Schedule::new(INTERVALS, 2, s(0));
+        let mut schedule = Schedule::new(timing(), 2, s(0));
         schedule.polled(0, true, s(0));
         schedule.subscribed(s(1));
         assert!(schedule.is_subscribed());
@@ -236,7 +226,7 @@ mod tests {
 
     #[test]
     fn polls_unhealthy_devices_often() {
-        let mut schedule = Schedule::new(INTERVALS, 1, s(0));
+        let mut schedule = Schedule::new(timing(), 1, s(0));
         schedule.subscribed(s(0));
         assert_eq!(due(&mut schedule, s(0), false), [Action::Poll(0)]);
         assert_eq!(due(&mut schedule, s(5), false), [Action::Poll(0)]);
@@ -246,7 +236,7 @@ mod tests {
 
     #[test]
     fn repeated_faults_do_not_postpone_a_poll() {
-        let mut schedule = Schedule::new(INTERVALS, 1, s(0));
+        let mut schedule = Schedule::new(timing(), 1, s(0));
         schedule.subscribed(s(0));
         assert_eq!(due(&mut schedule, s(0), true), [Action::Poll(0)]);
         for second in 1..6 {
@@ -257,7 +247,7 @@ mod tests {
 
     #[test]
     fn event_flood_causes_no_poll_flood() {
-        let mut schedule = Schedule::new(INTERVALS, 1, s(0));
+        let mut schedule = Schedule::new(timing(), 1, s(0));
         schedule.subscribed(s(0));
         let mut polls = 0;
         for millisecond in 0..10_000 {
@@ -272,7 +262,7 @@ mod tests {
 
     #[test]
     fn polls_new_devices_at_once() {
-        let mut schedule = Schedule::new(INTERVALS, 0, s(0));
+        let mut schedule = Schedule::new(timing(), 0, s(0));
         schedule.subscribed(s(0));
         assert_eq!(schedule.next(s(1)), Action::Wait(s(300)));
         schedule.listed(1, s(1));

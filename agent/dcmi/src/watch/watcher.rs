@@ -9,7 +9,8 @@ use super::device_faults::{DeviceFaults, PollResponse, PollResult};
 use super::driver_event::{DriverEvent, Fault};
 use super::line::{Line, Mode, State};
 use super::output::Output;
-use super::schedule::{Action, Intervals, Schedule};
+use super::schedule::{Action, Schedule};
+use super::timing::Timing;
 use crate::library::{Dcmi, Device, Library, Listed, SubscribeError};
 use crate::queue::{Events, Received, now as clock};
 
@@ -33,11 +34,11 @@ impl<'w> DeviceWatcher<'w> {
         library: &Library,
         Listed { devices, unnamed }: Listed,
         events: Events,
-        intervals: Intervals,
+        timing: Timing,
         output: &'w Output,
     ) -> Self {
         let faults = devices.iter().map(|_| DeviceFaults::default()).collect();
-        let schedule = Schedule::new(intervals, devices.len(), Duration::ZERO);
+        let schedule = Schedule::new(timing, devices.len(), Duration::ZERO);
         let state = State {
             library: library.path().display().to_string(),
             api: dcmi.api(),
