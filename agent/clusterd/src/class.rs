@@ -38,6 +38,11 @@ impl Class {
         }
     }
 
+    /// The class with this code.
+    pub(crate) fn of(code: &str) -> Option<Self> {
+        Self::VARIANTS.iter().copied().find(|class| class.code() == code)
+    }
+
     /// The list of `publicFaultCode` that the code belongs to.
     pub const fn list(self) -> &'static str {
         match self {

@@ -21,5 +21,5 @@ mod text;
 pub mod transport;
 
 pub use self::class::{Class, RESOURCE};
-pub use self::public_fault::{Draft, FaultType, InvalidFault, MAX_BATCH, PublicFault};
+pub use self::public_fault::{FaultType, InvalidFault, MAX_BATCH, PublicFault};
 pub use self::transport::{SendError, Transport};

@@ -42,8 +42,8 @@ pub enum FaultType {
     Node,
 }
 
-/// A fault as ClusterD accepts it. [`Draft::finish`] creates a valid one; [`PublicFault::validate`] checks one from another
-/// source.
+/// A fault as ClusterD accepts it. [`PublicFault::finish`] makes the texts valid; [`PublicFault::validate`] checks one from
+/// another source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PublicFault {
@@ -65,22 +65,6 @@ pub struct PublicFault {
     pub devices: Vec<u32>,
     /// A description for users: at most 512 characters, no white space except spaces.
     pub description: String,
-}
-
-/// The input of a [`PublicFault`]. Any texts for users are accepted and shortened; all other values have to be valid.
-#[derive(Debug, Clone)]
-pub struct Draft<'a> {
-    pub fault_id: String,
-    pub fault_type: FaultType,
-    pub class: Class,
-    pub fault_time: u64,
-    pub assertion: Assertion,
-    pub node: &'a str,
-    /// The devices in any order.
-    pub devices: &'a [u32],
-    /// Pairs beyond the tenth are ignored.
-    pub location: &'a [(&'a str, &'a str)],
-    pub description: &'a str,
 }
 
 /// A fault violates a rule of ClusterD.
@@ -107,32 +91,21 @@ pub enum Field {
     Description,
 }
 
-impl Draft<'_> {
-    /// Creates the fault if it follows all rules.
-    pub fn finish(self) -> Result<PublicFault, InvalidFault> {
-        let mut devices = self.devices.to_vec();
-        devices.sort_unstable();
-        let mut location = BTreeMap::new();
-        for (key, value) in self.location.iter().take(MAX_LOCATION) {
-            let key = text::one_line_of_bytes(key, MAX_KEY);
-            location.entry(key).or_insert_with(|| text::one_line_of_bytes(value, MAX_VALUE));
-        }
-        let fault = PublicFault {
-            fault_id: self.fault_id,
-            fault_type: self.fault_type,
-            class: self.class,
-            fault_time: self.fault_time,
-            assertion: self.assertion,
-            location,
-            node: self.node.to_owned(),
-            devices,
-            description: text::one_line(self.description, MAX_DESCRIPTION),
-        };
-        fault.validate().map(|()| fault)
-    }
-}
-
 impl PublicFault {
+    /// Sorts the devices, and shortens the texts for users to what ClusterD accepts. All other values have to be valid.
+    pub fn finish(mut self) -> Result<Self, InvalidFault> {
+        self.devices.sort_unstable();
+        self.location = std::mem::take(&mut self.location)
+            .into_iter()
+            .take(MAX_LOCATION)
+            .map(|(key, value)| {
+                (text::one_line_of_bytes(&key, MAX_KEY), text::one_line_of_bytes(&value, MAX_VALUE))
+            })
+            .collect();
+        self.description = text::one_line(&self.description, MAX_DESCRIPTION);
+        self.validate().map(|()| self)
+    }
+
     /// Checks ClusterD's rules, and that the node has a name.
     pub fn validate(&self) -> Result<(), InvalidFault> {
         let rules = [
@@ -342,17 +315,12 @@ mod tests {
         #[test]
         fn any_texts_for_users_give_a_valid_fault(
             description in any::<String>(),
-            location in prop::collection::vec((any::<String>(), any::<String>()), 0..14),
+            location in prop::collection::btree_map(any::<String>(), any::<String>(), 0..14),
             mut devices in prop::collection::btree_set(0u32..32, 1..=32).prop_map(Vec::from_iter),
         ) {
             devices.reverse();
-            let location: Vec<_> = location.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-            let PublicFault { fault_id, fault_type, class, fault_time, assertion, node, .. } = valid_fault();
-            let draft = Draft {
-                fault_id, fault_type, class, fault_time, assertion,
-                node: &node, devices: &devices, location: &location, description: &description,
-            };
-            let fault = draft.finish().expect("the rest is valid");
+            let fault = PublicFault { devices, location, description, ..valid_fault() };
+            let fault = fault.finish().expect("the rest is valid");
             prop_assert_eq!(fault.validate(), Ok(()));
             prop_assert!(fault.devices.is_sorted());
         }

@@ -8,8 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use strum::VariantArray as _;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::class::{Class, RESOURCE};
 
@@ -91,7 +90,8 @@ impl<'de> Visitor<'de> for Nodes<'_> {
         let mut ids = Vec::new();
         while let Some(Text(node)) = nodes.next_key()? {
             if node == self.node {
-                ids = nodes.next_value::<Option<OwnFaults>>()?.unwrap_or_default().0;
+                let entries = nodes.next_value::<Option<Vec<Entry<'_>>>>()?.unwrap_or_default();
+                ids = entries.into_iter().filter_map(Entry::own_fault).collect();
             } else {
                 nodes.next_value::<IgnoredAny>()?;
             }
@@ -103,39 +103,6 @@ impl<'de> Visitor<'de> for Nodes<'_> {
 /// Borrows if possible; serde would copy a bare `Option<Cow<str>>`.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-#[derive(Default)]
-struct OwnFaults<'a>(Vec<RegisteredFault<'a>>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for OwnFaults<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Faults;
-
-        impl<'de> Visitor<'de> for Faults {
-            type Value = OwnFaults<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of faults")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut faults: A) -> Result<Self::Value, A::Error> {
-                let mut own = Vec::new();
-                while let Some(Entry { resource, fault_id, fault_code, level }) = faults.next_element()? {
-                    if resource.is_some_and(|Text(resource)| resource == RESOURCE) {
-                        let class = fault_code.and_then(|Text(code)| {
-                            Class::VARIANTS.iter().copied().find(|class| class.code() == code)
-                        });
-                        let level = level.map(|Text(level)| level);
-                        own.extend(fault_id.map(|Text(id)| RegisteredFault { id, class, level }));
-                    }
-                }
-                Ok(OwnFaults(own))
-            }
-        }
-
-        deserializer.deserialize_seq(Faults)
-    }
-}
 
 /// The needed members of a fault; Go omits empty ones.
 #[derive(Deserialize)]
@@ -149,6 +116,17 @@ struct Entry<'a> {
     fault_code: Option<Text<'a>>,
     #[serde(borrow, default)]
     level: Option<Text<'a>>,
+}
+
+impl<'a> Entry<'a> {
+    /// The fault, if Swansong sent it.
+    fn own_fault(self) -> Option<RegisteredFault<'a>> {
+        if self.resource?.0 != RESOURCE {
+            return None;
+        }
+        let class = self.fault_code.and_then(|Text(code)| Class::of(&code));
+        Some(RegisteredFault { id: self.fault_id?.0, class, level: self.level.map(|Text(level)| level) })
+    }
 }
 
 #[cfg(test)]

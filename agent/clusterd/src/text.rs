@@ -2,24 +2,9 @@
 
 /// One line of at max `max` characters, without control characters, with single spaces.
 pub(crate) fn one_line(text: &str, max: usize) -> String {
-    let mut line = String::new();
-    let mut room = max;
-    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
-        // A space needs at least one character after it.
-        if !line.is_empty() {
-            if room < 2 {
-                break;
-            }
-            line.push(' ');
-            room -= 1;
-        }
-        line.extend(word.chars().take(room));
-        room = room.saturating_sub(word.chars().count());
-        if room == 0 {
-            break;
-        }
-    }
-    line
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let line: String = words.collect::<Vec<_>>().join(" ").chars().take(max).collect();
+    line.trim_end().to_owned()
 }
 
 /// As [`one_line`], at max `max` *bytes*.

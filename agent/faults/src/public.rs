@@ -1,6 +1,6 @@
 //! Faults in ClusterD's form.
 
-use swansong_clusterd::{Class, Draft, FaultType, InvalidFault, PublicFault};
+use swansong_clusterd::{Class, FaultType, InvalidFault, PublicFault};
 use swansong_fault_model::reconcile::OutboundFault;
 use swansong_fault_model::{EARLIEST, Handling, Subject};
 
@@ -11,9 +11,8 @@ use swansong_fault_model::{EARLIEST, Handling, Subject};
 /// When ClusterD would drop it.
 pub(crate) fn public_fault(node: &str, outbound: &OutboundFault) -> Result<PublicFault, InvalidFault> {
     let fault = &outbound.fault;
-    let (subject, level) = (fault.subject.to_string(), fault.classification.level.to_string());
     let sources = fault.sources.iter().map(String::as_str).collect::<Vec<&str>>().join(",");
-    Draft {
+    PublicFault {
         fault_id: fault.id.clone(),
         fault_type: match fault.subject {
             Subject::Npu(_) => FaultType::Npu,
@@ -23,15 +22,17 @@ pub(crate) fn public_fault(node: &str, outbound: &OutboundFault) -> Result<Publi
         // The host's clock may not be set yet.
         fault_time: fault.since.max(EARLIEST),
         assertion: outbound.assertion,
-        node,
-        devices: &fault.devices,
-        location: &[
-            ("subject", subject.as_str()),
-            ("code", fault.code.as_str()),
-            ("level", level.as_str()),
-            ("source", sources.as_str()),
-        ],
-        description: &fault.describe(),
+        node: node.to_owned(),
+        devices: fault.devices.clone(),
+        location: [
+            ("subject", fault.subject.to_string()),
+            ("code", fault.code.to_string()),
+            ("level", fault.classification.level.to_string()),
+            ("source", sources),
+        ]
+        .map(|(key, value)| (key.to_owned(), value))
+        .into(),
+        description: fault.describe(),
     }
     .finish()
 }

@@ -9,12 +9,13 @@ mod exchange;
 mod report;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use kube::Client;
 use kube::api::{Api, ListParams};
 use swansong_clusterd::customization::{FILE, FOLDER};
-use swansong_clusterd::{Class, Draft, FaultType, InvalidFault, PublicFault, SendError, statistic};
+use swansong_clusterd::{Class, FaultType, InvalidFault, PublicFault, SendError, statistic};
 use swansong_clusterd_client::AddressError;
 use swansong_fault_model::device_plugin::{self, ConfigMapData, DeviceInfo};
 use swansong_fault_model::{Assertion, EARLIEST, rehearsal_id};
@@ -157,16 +158,16 @@ impl Rehearsal {
 
 fn fault(node: &str, device: u32) -> Result<PublicFault, InvalidFault> {
     let now = unix_millis();
-    Draft {
+    PublicFault {
         fault_id: rehearsal_id(node, now),
         fault_type: FaultType::Npu,
         class: Class::Notice,
         fault_time: now.max(EARLIEST),
         assertion: Assertion::Occur,
-        node,
-        devices: &[device],
-        location: &[("source", "rehearsal")],
-        description: "rehearsal: the device has no fault",
+        node: node.to_owned(),
+        devices: vec![device],
+        location: BTreeMap::from([("source".to_owned(), "rehearsal".to_owned())]),
+        description: "rehearsal: the device has no fault".to_owned(),
     }
     .finish()
 }

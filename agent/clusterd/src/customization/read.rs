@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::marker::PhantomData;
 use std::ops::Range;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::InvalidFile;
@@ -131,7 +130,8 @@ pub(super) fn members(text: &str, node: &Node, path: &str) -> Result<Members, In
 /// The elements of `node`, which has to be a list of strings; `null` among them is an empty string to ClusterD.
 pub(super) fn strings(text: &str, node: &Node, path: &str) -> Result<(Elements, Vec<String>), InvalidFile> {
     let problem = || format!("{} is {}, it has to be a list of strings", named(path), node.kind(text));
-    let Items(raws) = serde_json::from_str(node.json(text)).map_err(|_| node.error(text, problem()))?;
+    let raws: Vec<&RawValue> =
+        serde_json::from_str(node.json(text)).map_err(|_| node.error(text, problem()))?;
     let elements: Vec<_> = raws.iter().map(|raw| Node::new(text, raw)).collect();
     let strings = elements.iter().enumerate().map(|(i, element)| {
         let string: Result<Option<String>, _> = serde_json::from_str(element.json(text));
@@ -173,51 +173,26 @@ fn error_at(text: &str, at: usize, problem: String) -> InvalidFile {
 /// All members of an object in their order.
 struct Pairs<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
-/// A list's elements.
-struct Items<'a>(Vec<&'a RawValue>);
-
-struct In<T>(PhantomData<T>);
-
 impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(In::<Self>(PhantomData))
-    }
-}
+        struct PairsVisitor;
 
-impl<'de: 'a, 'a> Visitor<'de> for In<Pairs<'a>> {
-    type Value = Pairs<'a>;
+        impl<'de> Visitor<'de> for PairsVisitor {
+            type Value = Pairs<'de>;
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut pairs = Vec::new();
-        while let Some(pair) = map.next_entry()? {
-            pairs.push(pair);
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs(pairs))
+            }
         }
-        Ok(Pairs(pairs))
-    }
-}
 
-impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(In::<Self>(PhantomData))
-    }
-}
-
-impl<'de: 'a, 'a> Visitor<'de> for In<Items<'a>> {
-    type Value = Items<'a>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = list.next_element()? {
-            items.push(item);
-        }
-        Ok(Items(items))
+        deserializer.deserialize_map(PairsVisitor)
     }
 }
