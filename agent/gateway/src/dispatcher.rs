@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
 
 use crate::metrics::Metrics;
+use crate::problem::{Problem, Reason};
 use crate::queue::RequestQueue;
 use crate::rate_limit::RateLimiter;
 
@@ -34,16 +35,6 @@ pub struct Dispatcher {
     metrics: Arc<Metrics>,
 }
 
-/// Why the faults of a request weren't accepted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SubmitError {
-    QueueFull,
-    /// ClusterD didn't accept them within the request timeout; the error is that of the last batch, if it failed.
-    TimedOut(Option<SendError>),
-    /// ClusterD refuses them.
-    Rejected(SendError),
-}
-
 impl Dispatcher {
     /// Creates a dispatcher in which a request waits at most `request_timeout`.
     pub fn new(request_timeout: Duration, metrics: Arc<Metrics>) -> Self {
@@ -62,14 +53,16 @@ impl Dispatcher {
 
     /// Returns when ClusterD has accepted all of `faults`, or with an error. Faults that aren't sent yet when the future
     /// is dropped are never sent.
-    pub async fn submit(&self, faults: Vec<PublicFault>) -> Result<(), SubmitError> {
-        let result = self.queue().push(faults, Instant::now()).map_err(|_| SubmitError::QueueFull)?;
+    pub async fn submit(&self, faults: Vec<PublicFault>) -> Result<(), Problem> {
+        let busy = |message| Problem::new(Reason::Busy, message);
+        let result = self.queue().push(faults, Instant::now());
+        let result = result.map_err(|_| busy("too many requests are queued"))?;
         self.queued.notify_one();
         if let Ok(Ok(result)) = timeout(self.request_timeout, result).await {
-            return result.map_err(SubmitError::Rejected);
+            return result.map_err(Problem::from);
         }
-        let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
-        Err(SubmitError::TimedOut(last_error.clone()))
+        let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Err(last_error.map_or_else(|| busy("there are more faults than ClusterD accepts"), Problem::from))
     }
 
     /// The number of queued requests.

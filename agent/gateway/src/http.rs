@@ -77,7 +77,7 @@ async fn handle(gateway: &Gateway, request: Request) -> Result<(), Problem> {
         .map_err(|_| Problem::new(Reason::Busy, "there is no memory for another request"))?;
     let faults = read_faults(body, length).await?;
     check_faults(&faults, &node)?;
-    Ok(gateway.dispatcher.submit(faults).await?)
+    gateway.dispatcher.submit(faults).await
 }
 
 /// The node of the agent that sends the request.

@@ -6,8 +6,6 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use swansong_clusterd::SendError;
 
-use crate::dispatcher::SubmitError;
-
 /// The body of an error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
@@ -90,24 +88,18 @@ impl Problem {
     }
 }
 
-impl From<SubmitError> for Problem {
-    fn from(error: SubmitError) -> Self {
+impl From<SendError> for Problem {
+    fn from(error: SendError) -> Self {
         match error {
-            SubmitError::QueueFull => Self::new(Reason::Busy, "too many requests are queued"),
-            SubmitError::TimedOut(None) => {
-                Self::new(Reason::Busy, "there are more faults than ClusterD accepts")
+            SendError::TooMany(info) => Self::new(Reason::TooMany, info),
+            SendError::Invalid(info) => Self::new(Reason::Refused, info),
+            SendError::InvalidBatch(error) => Self::new(Reason::Malformed, error.to_string()),
+            SendError::UnexpectedResponse { code, info } => {
+                Self { code: Some(code), ..Self::new(Reason::UnexpectedResponse, info) }
             }
-            SubmitError::TimedOut(Some(error)) | SubmitError::Rejected(error) => match error {
-                SendError::TooMany(info) => Self::new(Reason::TooMany, info),
-                SendError::Invalid(info) => Self::new(Reason::Refused, info),
-                SendError::InvalidBatch(error) => Self::new(Reason::Malformed, error.to_string()),
-                SendError::UnexpectedResponse { code, info } => {
-                    Self { code: Some(code), ..Self::new(Reason::UnexpectedResponse, info) }
-                }
-                error @ (SendError::Unavailable(_) | SendError::RetryAfter { .. }) => {
-                    Self::new(Reason::ClusterdUnavailable, error.to_string())
-                }
-            },
+            error @ (SendError::Unavailable(_) | SendError::RetryAfter { .. }) => {
+                Self::new(Reason::ClusterdUnavailable, error.to_string())
+            }
         }
     }
 }
@@ -124,12 +116,12 @@ mod tests {
             SendError::Invalid(info()),
             SendError::UnexpectedResponse { code: 500, info: info() },
         ] {
-            let problem = Problem::from(SubmitError::TimedOut(Some(error.clone())));
+            let problem = Problem::from(error.clone());
             let body = serde_json::to_string(&problem).expect("JSON");
             let problem: Problem = serde_json::from_str(&body).expect("a problem");
             assert_eq!(problem.into_send_error(), error);
         }
-        let unavailable = Problem::from(SubmitError::TimedOut(Some(SendError::Unavailable(info()))));
+        let unavailable = Problem::from(SendError::Unavailable(info()));
         assert!(
             matches!(unavailable.into_send_error(), SendError::RetryAfter { .. }),
             "no reason to send directly"
