@@ -6,30 +6,23 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use tokio::io::unix::AsyncFd;
 
 use crate::host::Entry;
 
-/// An inotify instance.
+/// An inotify instance that watches one folder.
 #[derive(Debug)]
 pub(super) struct DevWatcher {
-    instance: Arc<Inotify>,
     events: AsyncFd<Descriptor>,
+    watched: Mutex<Option<WatchDescriptor>>,
 }
 
-/// Sets the watch of an [`DevWatcher`].
+/// The descriptor that tokio waits for.
 #[derive(Debug)]
-pub(super) struct Watch {
-    instance: Arc<Inotify>,
-    set: Option<WatchDescriptor>,
-}
-
-/// What tokio waits for.
-#[derive(Debug)]
-struct Descriptor(Arc<Inotify>);
+struct Descriptor(Inotify);
 
 impl AsRawFd for Descriptor {
     fn as_raw_fd(&self) -> RawFd {
@@ -40,18 +33,32 @@ impl AsRawFd for Descriptor {
 impl DevWatcher {
     /// Watches nothing yet.
     pub(super) fn new() -> io::Result<Self> {
-        let instance = Arc::new(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?);
+        let instance = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         #[expect(
             deprecated,
             reason = "its successor is unsafe, since it can't know that the descriptor stays ours; it does"
         )]
-        let events = AsyncFd::new(Descriptor(Arc::clone(&instance)))?;
-        Ok(Self { instance, events })
+        let events = AsyncFd::new(Descriptor(instance))?;
+        Ok(Self { events, watched: Mutex::default() })
     }
 
-    /// Sets the watch.
-    pub(super) fn watch(&self) -> Watch {
-        Watch { instance: Arc::clone(&self.instance), set: None }
+    /// Watches the folder, which may have been replaced.
+    pub(super) fn watch(&self, folder: &Entry) -> io::Result<()> {
+        let flags = AddWatchFlags::IN_CREATE
+            | AddWatchFlags::IN_DELETE
+            | AddWatchFlags::IN_MOVED_FROM
+            | AddWatchFlags::IN_MOVED_TO
+            | AddWatchFlags::IN_DELETE_SELF
+            | AddWatchFlags::IN_MOVE_SELF
+            | AddWatchFlags::IN_ONLYDIR;
+        let instance = &self.events.get_ref().0;
+        let set = instance.add_watch(&folder.proc_path(), flags)?;
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = watched.replace(set).filter(|before| *before != set) {
+            // It fails if the folder has gone, and its watch with it.
+            let _ = instance.rm_watch(before);
+        }
+        Ok(())
     }
 
     /// Waits for a relevant change.
@@ -71,31 +78,12 @@ impl DevWatcher {
 
     /// Discards the changes so far.
     pub(super) fn drain(&self) {
-        while take(&self.instance).is_ok() {}
+        while take(&self.events.get_ref().0).is_ok() {}
     }
 }
 
 fn take(instance: &Inotify) -> io::Result<bool> {
     Ok(instance.read_events()?.iter().any(is_relevant))
-}
-
-impl Watch {
-    /// Watches the folder, which may have been replaced.
-    pub(super) fn set(&mut self, folder: &Entry) -> io::Result<()> {
-        let flags = AddWatchFlags::IN_CREATE
-            | AddWatchFlags::IN_DELETE
-            | AddWatchFlags::IN_MOVED_FROM
-            | AddWatchFlags::IN_MOVED_TO
-            | AddWatchFlags::IN_DELETE_SELF
-            | AddWatchFlags::IN_MOVE_SELF
-            | AddWatchFlags::IN_ONLYDIR;
-        let set = self.instance.add_watch(&folder.proc_path(), flags)?;
-        if let Some(before) = self.set.replace(set).filter(|before| *before != set) {
-            // It fails if the folder has gone, and its watch with it.
-            let _ = self.instance.rm_watch(before);
-        }
-        Ok(())
-    }
 }
 
 /// Whether a device of the driver has changed, or changes were missed.
@@ -149,14 +137,13 @@ mod tests {
         std::fs::create_dir(&dev).expect("made");
         let root = HostRoot::open(host.path()).expect("a root");
         let watcher = DevWatcher::new().expect("inotify");
-        let mut watch = watcher.watch();
         let folder = || root.resolve("/dev").expect("there");
-        watch.set(&folder()).expect("watched");
-        watch.set(&folder()).expect("watched twice is watched once");
+        watcher.watch(&folder()).expect("watched");
+        watcher.watch(&folder()).expect("watched twice is watched once");
         std::fs::rename(&dev, host.path().join("old")).expect("renamed");
         watcher.changed().await.expect("noticed the move");
         std::fs::create_dir(&dev).expect("made");
-        watch.set(&folder()).expect("watched");
+        watcher.watch(&folder()).expect("watched");
         watcher.drain();
         // The old folder isn't watched any longer.
         std::fs::write(host.path().join("old/davinci1"), "").expect("made");

@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tracing::warn;
 
-use self::dev_watcher::{DevWatcher, Watch};
+use self::dev_watcher::DevWatcher;
 use self::inspect::Inspection;
 use self::tracker::DeviceTracker;
 use crate::checks::{self, Settings};
@@ -55,16 +55,14 @@ impl DeviceNodes {
     }
 
     /// Sets the watch, then inspects, so that no change is missed.
-    fn inspect(&self, watch: Option<&mut Watch>) -> Round {
+    fn inspect(&self, watcher: Option<&DevWatcher>) -> Round {
         let mut unwatched = None;
-        let inspect = || -> Result<Inspection, String> {
+        let mut inspect = || -> Result<Inspection, String> {
             let root = HostRoot::open(&self.host_root).map_err(|error| {
                 format!("the host root {} can't be opened: {error}", self.host_root.display())
             })?;
             let dev = inspect::open_dev(&root)?;
-            if let Some(watch) = watch {
-                unwatched = watch.set(&dev).err();
-            }
+            unwatched = watcher.and_then(|watcher| watcher.watch(&dev).err());
             inspect::inspect(&root, &dev, &checks::product(&root, &self.settings))
         };
         let inspection = inspect();
@@ -90,15 +88,11 @@ impl Source for DeviceNodes {
         self.tracker().report_again();
         let mut ticks = interval_at(Instant::now() + self.interval, self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut watcher, mut watch) = start_watcher();
+        let mut watcher = start_watcher();
         loop {
-            let source = Arc::clone(&self);
-            let inspect = spawn_blocking(move || {
-                let round = source.inspect(watch.as_mut());
-                (round, watch)
-            });
-            let (round, kept) = inspect.await.map_err(|error| TaskError(error.to_string()))?;
-            watch = kept;
+            let (source, watching) = (Arc::clone(&self), watcher.clone());
+            let inspect = spawn_blocking(move || source.inspect(watching.as_deref()));
+            let round = inspect.await.map_err(|error| TaskError(error.to_string()))?;
             for update in round.updates {
                 let sent = updates.send((Self::NAME, update)).await;
                 sent.map_err(|_| TaskError("the pipeline has ended".to_owned()))?;
@@ -110,7 +104,7 @@ impl Source for DeviceNodes {
             }
             tokio::select! {
                 _ = ticks.tick() => {}
-                changed = changed(watcher.as_ref()) => match (changed, &watcher) {
+                changed = changed(watcher.as_deref()) => match (changed, &watcher) {
                     (Ok(()), Some(watcher)) => {
                         sleep(DEBOUNCE).await;
                         watcher.drain();
@@ -118,7 +112,7 @@ impl Source for DeviceNodes {
                     (Err(error), _) => {
                         warn!(%error, "the watch on /dev failed, starting another");
                         ticks.tick().await;
-                        (watcher, watch) = start_watcher();
+                        watcher = start_watcher();
                     }
                     (Ok(()), None) => {}
                 },
@@ -128,17 +122,9 @@ impl Source for DeviceNodes {
 }
 
 /// Without a watcher, for example when the host has no more of them, the interval remains.
-fn start_watcher() -> (Option<DevWatcher>, Option<Watch>) {
-    match DevWatcher::new() {
-        Ok(watcher) => {
-            let watch = watcher.watch();
-            (Some(watcher), Some(watch))
-        }
-        Err(error) => {
-            warn!(%error, "/dev can't be watched, polling it");
-            (None, None)
-        }
-    }
+fn start_watcher() -> Option<Arc<DevWatcher>> {
+    let watcher = DevWatcher::new().inspect_err(|error| warn!(%error, "/dev can't be watched, polling it"));
+    watcher.ok().map(Arc::new)
 }
 
 async fn changed(watcher: Option<&DevWatcher>) -> io::Result<()> {
