@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde_saphyr::{Location, Spanned};
 use strum::VariantArray as _;
 use swansong_fault_model::reconcile::Settings;
-use swansong_fault_model::{Code, DurationRule, FrequencyRule, Level, RuleError, Rules};
+use swansong_fault_model::{Code, DurationRule, FrequencyRule, InvalidCode, Level, RuleError, Rules};
 use swansong_faults::LevelSettings;
 
 use super::file;
-use super::parser::Parser;
+use super::parser::{Parser, SHORTEST, delay, interval, path};
 
 /// How device faults are sent to ClusterD and classified.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,112 +60,96 @@ impl Default for FaultSettings {
 }
 
 impl Parser {
-    pub(super) fn faults(&mut self, section: file::FaultSection) {
-        let mut faults =
-            FaultSettings { enabled: section.enabled.unwrap_or(false), ..FaultSettings::default() };
-        let pipeline = &mut faults.pipeline;
+    pub(super) fn faults(&mut self, section: file::FaultSection, faults: &mut FaultSettings) {
+        faults.enabled = section.enabled.unwrap_or(faults.enabled);
         faults.dcmi = section.dcmi.unwrap_or(faults.dcmi);
+        let pipeline = &mut faults.pipeline;
         pipeline.notices = section.notices.unwrap_or(pipeline.notices);
         pipeline.withdraw_after_dump = section.withdraw_after_dump.unwrap_or(pipeline.withdraw_after_dump);
         pipeline.fast_dump = section.fast_dump.unwrap_or(pipeline.fast_dump);
-        pipeline.settle = self.delay("faults.settle", section.settle).unwrap_or(pipeline.settle);
-        pipeline.settle_sub_health = self
-            .delay("faults.settleSubHealth", section.settle_sub_health)
-            .unwrap_or(pipeline.settle_sub_health);
-        if let Some(path) = self.path("faults.stateFolder", section.state_folder) {
-            faults.state_folder = PathBuf::from(path);
-        }
-        if let Some(namespace) = section.config_map_namespace {
-            let is_name = |name: &str| {
-                name.len() <= 63
-                    && name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-')
-            };
-            if !is_name(&namespace.value) {
-                let problem =
-                    format!("{:?} isn't the name of a namespace; \"\" is for none", namespace.value);
-                self.problem(&namespace.referenced, "faults.configMapNamespace", problem);
-            }
-            faults.config_map_namespace = Some(namespace.value).filter(|name| !name.is_empty());
-        }
+        self.set("faults.settle", section.settle, &mut pipeline.settle, delay);
+        let settle = &mut pipeline.settle_sub_health;
+        self.set("faults.settleSubHealth", section.settle_sub_health, settle, delay);
+        self.set("faults.stateFolder", section.state_folder, &mut faults.state_folder, file_path);
+        let namespace = &mut faults.config_map_namespace;
+        self.set("faults.configMapNamespace", section.config_map_namespace, namespace, optional_namespace);
         faults.gateway = section.gateway.and_then(|gateway| self.gateway(gateway));
         let file = section.classification.unwrap_or_default().file;
-        faults.levels.file = self.path("faults.classification.file", file).map(PathBuf::from);
-        let interval = section.devices.unwrap_or_default().interval;
-        faults.device_interval = self
-            .interval("faults.devices.interval", Duration::from_millis(100), interval)
-            .unwrap_or(faults.device_interval);
+        self.option("faults.classification.file", file, &mut faults.levels.file, file_path);
+        let at_interval = section.devices.unwrap_or_default().interval;
+        self.set("faults.devices.interval", at_interval, &mut faults.device_interval, interval(SHORTEST));
         let rules = section.rules.unwrap_or_default();
         faults.levels.rules_from_cluster = rules.from_cluster.unwrap_or(false);
-        self.config.faults = faults;
         for (index, rule) in rules.frequency.unwrap_or_default().into_iter().enumerate() {
-            self.frequency(&format!("faults.rules.frequency[{index}]"), rule.referenced, rule.value);
+            let key = format!("faults.rules.frequency[{index}]");
+            self.frequency(&key, rule.referenced, rule.value, &mut faults.levels.rules);
         }
         for (index, rule) in rules.duration.unwrap_or_default().into_iter().enumerate() {
-            self.lasting(&format!("faults.rules.duration[{index}]"), rule.referenced, rule.value);
+            let key = format!("faults.rules.duration[{index}]");
+            self.lasting(&key, rule.referenced, rule.value, &mut faults.levels.rules);
         }
     }
 
     fn gateway(&mut self, section: file::Gateway) -> Option<GatewaySettings> {
         let Some(address) = section.address else {
             if let Some(path) = section.ca_file.or(section.token_file) {
-                let problem = "an address is missing, HOST:PORT of the gateway".to_owned();
+                let problem = "an address is missing, HOST:PORT of the gateway";
                 self.problem(&path.referenced, "faults.gateway", problem);
             }
             return None;
         };
-        let mut gateway = GatewaySettings::at(&address.value);
-        if gateway.is_none() {
-            let problem = format!("{:?} isn't HOST:PORT of the gateway", address.value);
-            self.problem(&address.referenced, "faults.gateway.address", problem);
-        }
-        let ca_file = self.path("faults.gateway.caFile", section.ca_file);
-        let token_file = self.path("faults.gateway.tokenFile", section.token_file);
-        if let Some(gateway) = &mut gateway {
-            gateway.ca_file = ca_file.map_or_else(|| gateway.ca_file.clone(), PathBuf::from);
-            gateway.token_file = token_file.map_or_else(|| gateway.token_file.clone(), PathBuf::from);
-        }
-        gateway
+        let gateway = self.parse("faults.gateway.address", Some(address), |address| {
+            GatewaySettings::at(&address).ok_or_else(|| format!("{address:?} isn't HOST:PORT of the gateway"))
+        });
+        let ca_file = self.parse("faults.gateway.caFile", section.ca_file, file_path);
+        let token_file = self.parse("faults.gateway.tokenFile", section.token_file, file_path);
+        let gateway = gateway?;
+        Some(GatewaySettings {
+            ca_file: ca_file.unwrap_or(gateway.ca_file),
+            token_file: token_file.unwrap_or(gateway.token_file),
+            ..gateway
+        })
     }
 
-    fn frequency(&mut self, key: &str, at: Location, rule: file::Frequency) {
+    fn frequency(&mut self, key: &str, at: Location, rule: file::Frequency, rules: &mut Rules) {
         let codes = self.codes(key, rule.codes);
-        let level = self.level(key, &rule.level);
-        let window = self.time(key, "window", &rule.window);
-        // An invalid value has been reported already.
-        let release = rule.release.map(|release| self.time(key, "release", &release));
-        let (Some(level), Some(window), Some(release)) =
-            (level, window, release.map_or(Some(None), |time| time.map(Some)))
-        else {
-            return;
-        };
-        let rule = FrequencyRule::new(rule.times.value, window, level, release);
-        self.add(key, at, codes, rule, Rules::add_frequency_rule);
+        let level = self.parse(&format!("{key}.level"), Some(rule.level), level);
+        let window = self.parse(&format!("{key}.window"), Some(rule.window), time);
+        let has_release = rule.release.is_some();
+        let release = self.parse(&format!("{key}.release"), rule.release, time);
+        if let (Some(level), Some(window)) = (level, window)
+            && release.is_some() == has_release
+        {
+            let rule = FrequencyRule::new(rule.times.value, window, level, release);
+            self.add(key, &at, codes, rule, |code, rule| rules.add_frequency_rule(code, rule));
+        }
     }
 
-    fn lasting(&mut self, key: &str, at: Location, rule: file::Lasting) {
+    fn lasting(&mut self, key: &str, at: Location, rule: file::Lasting, rules: &mut Rules) {
         let codes = self.codes(key, rule.codes);
-        let level = self.level(key, &rule.level);
-        let after = self.time(key, "after", &rule.after);
-        let recover =
-            rule.recover.map_or(Some(Duration::ZERO), |recover| self.time(key, "recover", &recover));
-        let (Some(level), Some(after), Some(recover)) = (level, after, recover) else { return };
-        self.add(key, at, codes, DurationRule::new(after, recover, level), Rules::add_duration_rule);
+        let level = self.parse(&format!("{key}.level"), Some(rule.level), level);
+        let after = self.parse(&format!("{key}.after"), Some(rule.after), time);
+        let has_recover = rule.recover.is_some();
+        let recover = self.parse(&format!("{key}.recover"), rule.recover, time);
+        if let (Some(level), Some(after)) = (level, after)
+            && recover.is_some() == has_recover
+        {
+            let rule = DurationRule::new(after, recover.unwrap_or_default(), level);
+            self.add(key, &at, codes, rule, |code, rule| rules.add_duration_rule(code, rule));
+        }
     }
 
     fn add<R: Copy>(
         &mut self,
         key: &str,
-        at: Location,
+        at: &Location,
         codes: Vec<(Location, Code)>,
         rule: Result<R, RuleError>,
-        add: impl Fn(&mut Rules, Code, R) -> bool,
+        mut add: impl FnMut(Code, R) -> bool,
     ) {
-        let rule = match rule {
-            Ok(rule) => rule,
-            Err(error) => return self.problem(&at, key, error.to_string()),
-        };
+        let Some(rule) = self.accept(key, at, rule.map_err(|error| error.to_string())) else { return };
         for (at, code) in codes {
-            if !add(&mut self.config.faults.levels.rules, code.clone(), rule) {
+            if !add(code.clone(), rule) {
                 self.problem(
                     &at,
                     format!("{key}.codes"),
@@ -176,38 +160,36 @@ impl Parser {
     }
 
     fn codes(&mut self, key: &str, texts: Vec<Spanned<String>>) -> Vec<(Location, Code)> {
-        let mut codes = Vec::new();
-        for (index, text) in texts.into_iter().enumerate() {
-            match text.value.parse() {
-                Ok(code) => codes.push((text.referenced, code)),
-                Err(error) => {
-                    let error: swansong_fault_model::InvalidCode = error;
-                    self.problem(&text.referenced, format!("{key}.codes[{index}]"), error.to_string());
-                }
-            }
-        }
-        codes
+        let codes = texts.into_iter().enumerate().filter_map(|(index, text)| {
+            let at = text.referenced;
+            let parse = |text: String| text.parse().map_err(|error: InvalidCode| error.to_string());
+            Some((at, self.parse(&format!("{key}.codes[{index}]"), Some(text), parse)?))
+        });
+        codes.collect()
     }
+}
 
-    fn level(&mut self, key: &str, name: &Spanned<String>) -> Option<Level> {
-        let level = Level::from_name(&name.value);
-        if level.is_none() {
-            let names: Vec<String> = Level::VARIANTS.iter().map(Level::to_string).collect();
-            let problem = format!("{:?} isn't a level; choose one of {}", name.value, names.join(", "));
-            self.problem(&name.referenced, format!("{key}.level"), problem);
-        }
-        level
-    }
+fn file_path(text: String) -> Result<PathBuf, String> {
+    path(text).map(PathBuf::from)
+}
 
-    /// A duration in a rule, which has its own limits.
-    fn time(&mut self, key: &str, name: &str, text: &Spanned<String>) -> Option<Duration> {
-        let time = humantime::parse_duration(&text.value).ok();
-        if time.is_none() {
-            let problem = format!("{:?} isn't a duration; write it as 20s or 24h", text.value);
-            self.problem(&text.referenced, format!("{key}.{name}"), problem);
-        }
-        time
+/// An empty name is for none.
+fn optional_namespace(name: String) -> Result<Option<String>, String> {
+    let is_part = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    if name.len() > 63 || !name.bytes().all(is_part) {
+        return Err(format!("{name:?} isn't the name of a namespace; \"\" is for none"));
     }
+    Ok(Some(name).filter(|name| !name.is_empty()))
+}
+
+fn level(name: String) -> Result<Level, String> {
+    let names = || Level::VARIANTS.iter().map(Level::to_string).collect::<Vec<_>>().join(", ");
+    Level::from_name(&name).ok_or_else(|| format!("{name:?} isn't a level; choose one of {}", names()))
+}
+
+/// A duration in a rule, which has its own limits.
+fn time(text: String) -> Result<Duration, String> {
+    humantime::parse_duration(&text).map_err(|_| format!("{text:?} isn't a duration; write it as 20s or 24h"))
 }
 
 impl GatewaySettings {

@@ -1,9 +1,8 @@
 //! The content of the configuration file. All keys are optional; unknown ones are errors.
 
-use std::fmt;
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_saphyr::Spanned;
 
 /// A value with its position in the file. `null`, as in a section of comments only, counts as absent.
@@ -13,13 +12,14 @@ pub(super) type At<T> = Option<Spanned<T>>;
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct File {
     pub(super) family: At<String>,
-    pub(super) pci_ids: Option<PciIds>,
+    /// Product families by PCI device ids.
+    pub(super) pci_ids: Option<BTreeMap<String, Spanned<String>>>,
     pub(super) npus: At<i64>,
     pub(super) driver: Option<Driver>,
     pub(super) npu_smi: Option<Vec<Spanned<String>>>,
     pub(super) host_libraries: Option<HostLibraries>,
     pub(super) paths: Option<Vec<Spanned<String>>>,
-    pub(super) ports: At<Vec<Spanned<i64>>>,
+    pub(super) ports: Option<Vec<Spanned<i64>>>,
     pub(super) clusterd: Option<Clusterd>,
     pub(super) clock: Option<Clock>,
     pub(super) preload: Option<Preload>,
@@ -150,30 +150,4 @@ pub(super) struct Lasting {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Devices {
     pub(super) interval: At<String>,
-}
-
-/// PCI device ids and the names of families.
-#[derive(Debug, Default)]
-pub(super) struct PciIds(pub(super) Vec<(String, Spanned<String>)>);
-
-impl<'de> Deserialize<'de> for PciIds {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct PciIdsVisitor;
-        impl<'de> Visitor<'de> for PciIdsVisitor {
-            type Value = PciIds;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a mapping from PCI device ids to product families")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut ids = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    ids.push(entry);
-                }
-                Ok(PciIds(ids))
-            }
-        }
-        deserializer.deserialize_map(PciIdsVisitor)
-    }
 }

@@ -6,39 +6,59 @@ use humantime::format_duration;
 use serde_saphyr::{Location, Spanned};
 use strum::VariantArray;
 
-use super::Config;
 use super::file::{self, At, File};
-use super::{Problem, Problems};
+use super::{Config, Problem, Problems};
 use crate::checks::{Family, Trust};
 use crate::finding::CheckName;
 
+/// The shortest interval of what loads each node.
+pub(super) const SHORTEST: Duration = Duration::from_millis(100);
+
 pub(super) fn parse(file: File) -> Result<Config, Problems> {
-    let mut parser = Parser { problems: Vec::new(), config: Config::default() };
-    parser.product(file.family, file.pci_ids.unwrap_or_default(), file.npus);
-    parser.driver(file.driver.unwrap_or_default());
-    parser.config.checks.npu_smi = parser.paths("npuSmi", file.npu_smi);
+    let mut parser = Parser::default();
+    let mut config = Config::default();
+    let checks = &mut config.checks;
+    parser.option("family", file.family, &mut checks.family, |name: String| family(&name));
+    for (id, name) in file.pci_ids.unwrap_or_default() {
+        let key = format!("pciIds.{id}");
+        let entry = pci_id(&id).and_then(|id| Ok((id, family(&name.value)?)));
+        checks.pci_ids.extend(parser.accept(&key, &name.referenced, entry));
+    }
+    parser.option("npus", file.npus, &mut checks.npus, npus);
+    parser.driver(file.driver.unwrap_or_default(), &mut checks.driver);
+    parser.list("npuSmi", file.npu_smi, &mut checks.npu_smi, path);
     let libraries = file.host_libraries.unwrap_or_default();
-    parser.config.checks.host_libmspti = parser.path("hostLibraries.libmspti", libraries.libmspti);
-    parser.config.checks.host_libtaskd = parser.path("hostLibraries.libtaskd", libraries.libtaskd);
-    parser.config.checks.paths = parser.paths("paths", file.paths);
-    parser.ports(file.ports);
-    parser.clusterd(file.clusterd.unwrap_or_default());
-    if let Some(skew) = parser.duration("clock.maxSkew", file.clock.unwrap_or_default().max_skew) {
-        parser.config.checks.max_skew = skew;
-    }
-    parser.preload(file.preload.unwrap_or_default());
-    if let Some(interval) = parser.interval("interval", Duration::from_millis(100), file.interval) {
-        parser.config.checks.interval = interval;
-    }
-    parser.advisory(file.advisory);
-    parser.readiness(file.readiness.unwrap_or_default());
-    parser.faults(file.faults.unwrap_or_default());
-    Problems::none_or(parser.problems, parser.config)
+    parser.option("hostLibraries.libmspti", libraries.libmspti, &mut checks.host_libmspti, path);
+    parser.option("hostLibraries.libtaskd", libraries.libtaskd, &mut checks.host_libtaskd, path);
+    parser.list("paths", file.paths, &mut checks.paths, path);
+    parser.list("ports", file.ports, &mut checks.ports, port);
+    let clusterd = file.clusterd.unwrap_or_default();
+    checks.clusterd.dial = clusterd.dial.unwrap_or(checks.clusterd.dial);
+    parser.set("clusterd.address", clusterd.address, &mut checks.clusterd.address, host_and_port);
+    parser.set("clusterd.timeout", clusterd.timeout, &mut checks.clusterd.timeout, duration);
+    let every_second = interval(Duration::from_secs(1));
+    parser.set("clusterd.interval", clusterd.interval, &mut checks.clusterd.interval, every_second);
+    let max_skew = file.clock.unwrap_or_default().max_skew;
+    parser.set("clock.maxSkew", max_skew, &mut checks.max_skew, duration);
+    parser.list("advisory", file.advisory, &mut checks.advisory, check_name);
+    parser.set("interval", file.interval, &mut checks.interval, interval(SHORTEST));
+    let (preload, settings) = (file.preload.unwrap_or_default(), &mut config.preload);
+    parser.set("preload.grace", preload.grace, &mut settings.grace, duration);
+    parser.set("preload.interval", preload.interval, &mut settings.interval, interval(SHORTEST));
+    let (readiness, settings) = (file.readiness.unwrap_or_default(), &mut config.readiness);
+    parser.set("readiness.failAfter", readiness.fail_after, &mut settings.fail_after, delay);
+    parser.set("readiness.recoverAfter", readiness.recover_after, &mut settings.recover_after, delay);
+    parser.set("readiness.unknownAfter", readiness.unknown_after, &mut settings.unknown_after, delay);
+    let every_minute = interval(Duration::from_mins(1));
+    parser.set("readiness.heartbeat", readiness.heartbeat, &mut settings.heartbeat, every_minute);
+    settings.taint = readiness.taint.unwrap_or(settings.taint);
+    parser.faults(file.faults.unwrap_or_default(), &mut config.faults);
+    Problems::none_or(parser.problems, config)
 }
 
+#[derive(Default)]
 pub(super) struct Parser {
     problems: Vec<Problem>,
-    pub(super) config: Config,
 }
 
 impl Parser {
@@ -47,210 +67,149 @@ impl Parser {
         self.problems.push(Problem { position, key: key.into(), message: message.into() });
     }
 
-    fn product(&mut self, family: At<String>, ids: file::PciIds, npus: At<i64>) {
-        self.config.checks.family = family.and_then(|family| self.family("family", &family));
-        for (id, family) in ids.0 {
-            let key = format!("pciIds.{id}");
-            let digits = id.trim_start_matches("0x");
-            let number = u16::from_str_radix(digits, 16);
-            match number {
-                Ok(number) if digits.len() == 4 => {
-                    if let Some(family) = self.family(&key, &family) {
-                        self.config.checks.pci_ids.insert(number, family);
-                    }
-                }
-                _ => self.problem(
-                    &family.referenced,
-                    key,
-                    "isn't a PCI device id; write four hexadecimal digits as `lspci -n` prints them, such as \"0xd802\"",
-                ),
-            }
-        }
-        if let Some(npus) = npus {
-            match u32::try_from(npus.value) {
-                Ok(number @ 1..=1024) => self.config.checks.npus = Some(number),
-                _ => self.problem(
-                    &npus.referenced,
-                    "npus",
-                    format!("{} isn't a number of NPUs; use one from 1 to 1024", npus.value),
-                ),
-            }
+    /// The accepted value; a problem is recorded.
+    pub(super) fn accept<T>(&mut self, key: &str, at: &Location, parsed: Result<T, String>) -> Option<T> {
+        parsed.map_err(|message| self.problem(at, key, message)).ok()
+    }
+
+    pub(super) fn parse<T, U>(
+        &mut self,
+        key: &str,
+        value: At<T>,
+        parse: impl FnOnce(T) -> Result<U, String>,
+    ) -> Option<U> {
+        let Spanned { value, referenced, .. } = value?;
+        self.accept(key, &referenced, parse(value))
+    }
+
+    /// Sets a value that has a default.
+    pub(super) fn set<T, U>(
+        &mut self,
+        key: &str,
+        value: At<T>,
+        target: &mut U,
+        parse: impl FnOnce(T) -> Result<U, String>,
+    ) {
+        if let Some(parsed) = self.parse(key, value, parse) {
+            *target = parsed;
         }
     }
 
-    fn family(&mut self, key: &str, family: &Spanned<String>) -> Option<Family> {
-        let found = family.value.parse().ok();
-        if found.is_none() {
-            let names = variant_names(|family: Family| family.as_str());
-            let problem = format!("{:?} isn't a product family; choose one of {names}", family.value);
-            self.problem(&family.referenced, key, problem);
-        }
-        found
+    /// Sets a value without a default.
+    pub(super) fn option<T, U>(
+        &mut self,
+        key: &str,
+        value: At<T>,
+        target: &mut Option<U>,
+        parse: impl FnOnce(T) -> Result<U, String>,
+    ) {
+        self.set(key, value, target, |value| parse(value).map(Some));
     }
 
-    fn driver(&mut self, driver: file::Driver) {
-        self.config.checks.driver.path = self.path("driver.path", driver.path);
-        if let Some(version) = driver.minimum_version {
-            match version.value.parse() {
-                Ok(minimum) => self.config.checks.driver.minimum_version = Some(minimum),
-                Err(error) => {
-                    let problem = format!("{:?} can't be compared: {error}", version.value);
-                    self.problem(&version.referenced, "driver.minimumVersion", problem);
-                }
-            }
-        }
-        if let Some(libraries) = driver.libraries {
-            self.config.checks.driver.libraries.clear();
-            for (index, library) in libraries.into_iter().enumerate() {
-                if library.value.is_empty() || library.value.contains('/') {
-                    let problem = format!(
-                        "{:?} isn't the name of a library; write it without folders, such as libdcmi.so",
-                        library.value
-                    );
-                    self.problem(&library.referenced, format!("driver.libraries[{index}]"), problem);
-                }
-                self.config.checks.driver.libraries.push(library.value);
-            }
-        }
-        self.config.checks.driver.library_folders =
-            self.paths("driver.libraryFolders", driver.library_folders);
-        self.config.checks.driver.trust = match driver.trust {
+    /// Sets a list, in place of the default.
+    fn list<T, U>(
+        &mut self,
+        key: &str,
+        values: Option<Vec<Spanned<T>>>,
+        target: &mut Vec<U>,
+        parse: impl Fn(T) -> Result<U, String>,
+    ) {
+        let Some(values) = values else { return };
+        let values = values.into_iter().enumerate();
+        *target = values
+            .filter_map(|(index, value)| self.parse(&format!("{key}[{index}]"), Some(value), &parse))
+            .collect();
+    }
+
+    fn driver(&mut self, driver: file::Driver, settings: &mut crate::checks::DriverSettings) {
+        self.option("driver.path", driver.path, &mut settings.path, path);
+        self.option("driver.minimumVersion", driver.minimum_version, &mut settings.minimum_version, |text| {
+            text.parse().map_err(|error| format!("{text:?} can't be compared: {error}"))
+        });
+        self.list("driver.libraries", driver.libraries, &mut settings.libraries, library);
+        self.list("driver.libraryFolders", driver.library_folders, &mut settings.library_folders, path);
+        settings.trust = match driver.trust {
             None | Some(file::Trust::Root) => Trust::Owner(0),
             Some(file::Trust::Anyone) => Trust::Anyone,
         };
     }
+}
 
-    pub(super) fn path(&mut self, key: &str, path: At<String>) -> Option<String> {
-        let path = path?;
-        let wrong = !path.value.starts_with('/') || path.value.contains('\0');
-        if wrong || path.value.split('/').any(|part| part == "..") {
-            let problem = format!("{:?} isn't an absolute path without `..`", path.value);
-            self.problem(&path.referenced, key, problem);
-        }
-        let trimmed = path.value.trim_end_matches('/');
-        Some(if trimmed.is_empty() { "/".to_owned() } else { trimmed.to_owned() })
+fn family(name: &str) -> Result<Family, String> {
+    let names = || variant_names(|family: Family| family.as_str());
+    name.parse().map_err(|_| format!("{name:?} isn't a product family; choose one of {}", names()))
+}
+
+fn pci_id(id: &str) -> Result<u16, String> {
+    let digits = id.trim_start_matches("0x");
+    let number = u16::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 4);
+    number.ok_or_else(|| {
+        "isn't a PCI device id; write four hexadecimal digits as `lspci -n` prints them, such as \"0xd802\""
+            .to_owned()
+    })
+}
+
+fn npus(number: i64) -> Result<u32, String> {
+    let valid = u32::try_from(number).ok().filter(|number| (1..=1024).contains(number));
+    valid.ok_or_else(|| format!("{number} isn't a number of NPUs; use one from 1 to 1024"))
+}
+
+fn library(name: String) -> Result<String, String> {
+    if name.is_empty() || name.contains('/') {
+        return Err(format!(
+            "{name:?} isn't the name of a library; write it without folders, such as libdcmi.so"
+        ));
     }
+    Ok(name)
+}
 
-    fn paths(&mut self, key: &str, paths: Option<Vec<Spanned<String>>>) -> Vec<String> {
-        let paths = paths.unwrap_or_default().into_iter().enumerate();
-        paths.filter_map(|(index, path)| self.path(&format!("{key}[{index}]"), Some(path))).collect()
+pub(super) fn path(path: String) -> Result<String, String> {
+    let wrong = !path.starts_with('/') || path.contains('\0');
+    if wrong || path.split('/').any(|part| part == "..") {
+        return Err(format!("{path:?} isn't an absolute path without `..`"));
     }
+    let trimmed = path.trim_end_matches('/');
+    Ok(if trimmed.is_empty() { path } else { trimmed.to_owned() })
+}
 
-    fn ports(&mut self, ports: At<Vec<Spanned<i64>>>) {
-        let Some(ports) = ports else { return };
-        self.config.checks.ports.clear();
-        for (index, port) in ports.value.into_iter().enumerate() {
-            match u16::try_from(port.value) {
-                Ok(number) if number > 0 => self.config.checks.ports.push(number),
-                _ => self.problem(
-                    &port.referenced,
-                    format!("ports[{index}]"),
-                    format!("{} isn't a port; use a number from 1 to 65535", port.value),
-                ),
-            }
-        }
-    }
+fn port(number: i64) -> Result<u16, String> {
+    let valid = u16::try_from(number).ok().filter(|number| *number > 0);
+    valid.ok_or_else(|| format!("{number} isn't a port; use a number from 1 to 65535"))
+}
 
-    fn clusterd(&mut self, clusterd: file::Clusterd) {
-        if let Some(dial) = clusterd.dial {
-            self.config.checks.clusterd.dial = dial;
-        }
-        if let Some(address) = clusterd.address {
-            let is_valid = address.value.rsplit_once(':').is_some_and(|(host, port)| {
-                !host.is_empty() && !host.contains("//") && port.parse::<u16>().is_ok_and(|port| port > 0)
-            });
-            if !is_valid {
-                let problem = format!("{:?} isn't `host:port`, such as 10.0.0.1:8899", address.value);
-                self.problem(&address.referenced, "clusterd.address", problem);
-            }
-            self.config.checks.clusterd.address = address.value;
-        }
-        if let Some(timeout) = self.duration("clusterd.timeout", clusterd.timeout) {
-            self.config.checks.clusterd.timeout = timeout;
-        }
-        if let Some(interval) = self.interval("clusterd.interval", Duration::from_secs(1), clusterd.interval)
-        {
-            self.config.checks.clusterd.interval = interval;
-        }
-    }
+fn host_and_port(address: String) -> Result<String, String> {
+    let is_valid = address.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && !host.contains("//") && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    if is_valid { Ok(address) } else { Err(format!("{address:?} isn't `host:port`, such as 10.0.0.1:8899")) }
+}
 
-    fn preload(&mut self, preload: file::Preload) {
-        if let Some(grace) = self.duration("preload.grace", preload.grace) {
-            self.config.preload.grace = grace;
-        }
-        if let Some(interval) =
-            self.interval("preload.interval", Duration::from_millis(100), preload.interval)
-        {
-            self.config.preload.interval = interval;
-        }
-    }
+fn check_name(name: String) -> Result<CheckName, String> {
+    let names = || variant_names(|name: CheckName| name.as_str());
+    name.parse().map_err(|_| format!("{name:?} isn't a check; choose one of {}", names()))
+}
 
-    fn advisory(&mut self, names: Option<Vec<Spanned<String>>>) {
-        let Some(names) = names else { return };
-        self.config.checks.advisory.clear();
-        for (index, name) in names.into_iter().enumerate() {
-            if let Ok(known) = name.value.parse() {
-                self.config.checks.advisory.push(known);
-            } else {
-                let known = variant_names(|name: CheckName| name.as_str());
-                let problem = format!("{:?} isn't a check; choose one of {known}", name.value);
-                self.problem(&name.referenced, format!("advisory[{index}]"), problem);
-            }
-        }
-    }
+/// A duration that may be zero.
+pub(super) fn delay(text: String) -> Result<Duration, String> {
+    if humantime::parse_duration(&text) == Ok(Duration::ZERO) { Ok(Duration::ZERO) } else { duration(text) }
+}
 
-    fn readiness(&mut self, readiness: file::Readiness) {
-        if let Some(time) = self.delay("readiness.failAfter", readiness.fail_after) {
-            self.config.readiness.fail_after = time;
-        }
-        if let Some(time) = self.delay("readiness.recoverAfter", readiness.recover_after) {
-            self.config.readiness.recover_after = time;
-        }
-        if let Some(time) = self.delay("readiness.unknownAfter", readiness.unknown_after) {
-            self.config.readiness.unknown_after = time;
-        }
-        if let Some(time) = self.interval("readiness.heartbeat", Duration::from_mins(1), readiness.heartbeat)
-        {
-            self.config.readiness.heartbeat = time;
-        }
-        if let Some(taint) = readiness.taint {
-            self.config.readiness.taint = taint;
-        }
-    }
-
-    /// A duration that may be zero.
-    pub(super) fn delay(&mut self, key: &str, duration: At<String>) -> Option<Duration> {
-        if duration.as_ref().is_some_and(|text| humantime::parse_duration(&text.value) == Ok(Duration::ZERO))
-        {
-            return Some(Duration::ZERO);
-        }
-        self.duration(key, duration)
-    }
-
-    /// A duration of at least `min`: a shorter interval would load each node, or the API server.
-    pub(super) fn interval(&mut self, key: &str, min: Duration, duration: At<String>) -> Option<Duration> {
-        let at = duration.as_ref()?.referenced;
-        let parsed = self.duration(key, duration)?;
+/// A duration of at least `min`: a shorter interval would load each node, or the API server.
+pub(super) fn interval(min: Duration) -> impl Fn(String) -> Result<Duration, String> {
+    move |text| {
+        let parsed = duration(text)?;
         if parsed < min {
             let (parsed, min) = (format_duration(parsed), format_duration(min));
-            self.problem(&at, key, format!("{parsed} is too short; use {min} or more"));
-            return None;
+            return Err(format!("{parsed} is too short; use {min} or more"));
         }
-        Some(parsed)
+        Ok(parsed)
     }
+}
 
-    fn duration(&mut self, key: &str, duration: At<String>) -> Option<Duration> {
-        let duration = duration?;
-        match humantime::parse_duration(&duration.value) {
-            Ok(parsed) if !parsed.is_zero() && parsed <= Duration::from_hours(1) => Some(parsed),
-            _ => {
-                let problem =
-                    format!("{:?} isn't a duration up to an hour; write it as 30s or 2m", duration.value);
-                self.problem(&duration.referenced, key, problem);
-                None
-            }
-        }
-    }
+fn duration(text: String) -> Result<Duration, String> {
+    let parsed = humantime::parse_duration(&text).ok();
+    let valid = parsed.filter(|time| !time.is_zero() && *time <= Duration::from_hours(1));
+    valid.ok_or_else(|| format!("{text:?} isn't a duration up to an hour; write it as 30s or 2m"))
 }
 
 fn variant_names<T: VariantArray + Copy>(name: impl Fn(T) -> &'static str) -> String {
