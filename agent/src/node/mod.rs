@@ -15,7 +15,7 @@ use swansong_runtime::backoff::Limits;
 
 pub use self::client::{ApiClient, ApiError};
 pub(crate) use self::object::Container;
-pub use self::object::{FAULTS_CONDITION, NodeObject, NodeState, PodObject};
+pub use self::object::{FAULTS_CONDITION, NodeState, PodObject};
 pub use self::watch::{Change, watch_node, watch_pods};
 pub use self::write::NodeWriter;
 

@@ -1,16 +1,13 @@
-//! Nodes and Pods without the parts that the agent doesn't read, which saves memory.
+//! Pods without the parts that the agent doesn't read, which saves memory, and what it reads of its Node.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, Pod, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Resource;
 use serde::Deserialize;
-use serde_json::Value;
 use swansong_api::annotations::LAUNCHER_HOOK_MODULE;
 use swansong_api::labels::DUMP_READY as LABEL;
 use swansong_api::launcher_hook::VOLUME;
@@ -28,63 +25,6 @@ pub(super) const NO_SCHEDULE: &str = "NoSchedule";
 /// Resources that count whole NPUs, one per device node. Ascend310P isn't among them, since the device plugin can offer one
 /// device several times (`shareDevCount`).
 const WHOLE_NPUS: [&str; 2] = ["huawei.com/Ascend910", "huawei.com/npu"];
-
-/// Implements [`Resource`] for a type that is a part of `$full`.
-macro_rules! part_of {
-    ($part:ident, $full:ident, $scope:ident) => {
-        impl Resource for $part {
-            type DynamicType = ();
-            type Scope = $scope;
-
-            fn kind(_: &()) -> Cow<'_, str> {
-                $full::kind(&())
-            }
-
-            fn group(_: &()) -> Cow<'_, str> {
-                $full::group(&())
-            }
-
-            fn version(_: &()) -> Cow<'_, str> {
-                $full::version(&())
-            }
-
-            fn plural(_: &()) -> Cow<'_, str> {
-                $full::plural(&())
-            }
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
-}
-
-part_of!(NodeObject, Node, ClusterResourceScope);
-part_of!(PodObject, Pod, NamespaceResourceScope);
-
-/// The parts of a Node that the agent reads.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub struct NodeObject {
-    metadata: ObjectMeta,
-    spec: Option<NodeSpec>,
-    status: Option<NodeStatus>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-struct NodeSpec {
-    taints: Option<Vec<Value>>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-struct NodeStatus {
-    conditions: Option<Vec<NodeCondition>>,
-    capacity: Option<BTreeMap<String, Quantity>>,
-}
 
 /// The parts of a Pod that the agent reads.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -147,6 +87,35 @@ pub(crate) struct ContainerStatus {
     pub(crate) container_id: Option<String>,
 }
 
+impl Resource for PodObject {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind(_: &()) -> Cow<'_, str> {
+        Pod::kind(&())
+    }
+
+    fn group(_: &()) -> Cow<'_, str> {
+        Pod::group(&())
+    }
+
+    fn version(_: &()) -> Cow<'_, str> {
+        Pod::version(&())
+    }
+
+    fn plural(_: &()) -> Cow<'_, str> {
+        Pod::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
 impl PodObject {
     /// Whether all containers have ended.
     pub fn has_ended(&self) -> bool {
@@ -193,16 +162,16 @@ pub struct NodeState {
     pub observed: ObservedNode,
     pub faults: Option<Condition>,
     /// All taints, including those of other clients.
-    pub taints: Vec<Value>,
+    pub taints: Vec<Taint>,
     /// The number of NPUs by the Node's capacity.
     pub npus: Option<u32>,
 }
 
-impl From<NodeObject> for NodeState {
-    fn from(node: NodeObject) -> Self {
-        let NodeObject { metadata, spec, status } = node;
+impl From<Node> for NodeState {
+    fn from(node: Node) -> Self {
+        let Node { metadata, spec, status } = node;
         let taints = spec.and_then(|spec| spec.taints).unwrap_or_default();
-        let NodeStatus { conditions, capacity } = status.unwrap_or_default();
+        let NodeStatus { conditions, capacity, .. } = status.unwrap_or_default();
         let conditions = conditions.unwrap_or_default();
         let find = |type_: &str| conditions.iter().find(|one| one.type_ == type_).map(condition);
         let capacity = capacity.unwrap_or_default();
@@ -237,8 +206,8 @@ impl NodeState {
 }
 
 /// Whether a taint is the agent's.
-pub(super) fn is_own_taint(taint: &Value) -> bool {
-    taint["key"] == NOT_READY_TAINT && taint["effect"] == NO_SCHEDULE
+pub(super) fn is_own_taint(taint: &Taint) -> bool {
+    taint.key == NOT_READY_TAINT && taint.effect == NO_SCHEDULE
 }
 
 fn condition(condition: &NodeCondition) -> Condition {
@@ -263,12 +232,12 @@ fn condition(condition: &NodeCondition) -> Condition {
 mod tests {
     use std::time::Duration;
 
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn state(node: Value) -> NodeState {
-        serde_json::from_value::<NodeObject>(node).expect("a Node").into()
+        serde_json::from_value::<Node>(node).expect("a Node").into()
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::{StreamExt as _, pin_mut};
+use k8s_openapi::api::core::v1::Node;
 use kube::Resource;
 use kube::api::Api;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -17,7 +18,7 @@ use tracing::warn;
 
 use super::Timing;
 use super::client::ApiClient;
-use super::object::{NodeObject, PodObject};
+use super::object::PodObject;
 
 /// A watch without an error for this long makes progress, even if no object changes.
 const PROGRESS_INTERVAL: Duration = Duration::from_mins(1);
@@ -38,7 +39,7 @@ pub async fn watch_node(
     name: &str,
     timing: Timing,
     progress: &Progress,
-    apply: impl FnMut(Change<NodeObject>),
+    apply: impl FnMut(Change<Node>),
 ) -> Infallible {
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
     watch(api, Api::all(api.client().clone()), config, timing, progress, apply).await

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use swansong_api::labels::DUMP_READY as LABEL;
 use swansong_api::node::{BOOT_ID, DUMP_READY, NOT_READY_TAINT};
 
 use super::client::{ApiClient, ApiError};
-use super::object::{NO_SCHEDULE, NodeObject, NodeState, is_own_taint};
+use super::object::{NO_SCHEDULE, NodeState, is_own_taint};
 use crate::readiness::{Condition, NodeUpdate};
 
 /// The number of attempts to write the taints when other clients write them at the same time.
@@ -18,7 +19,7 @@ const ATTEMPTS: usize = 10;
 #[derive(Debug, Clone)]
 pub struct NodeWriter {
     api: ApiClient,
-    nodes: Api<NodeObject>,
+    nodes: Api<Node>,
     name: String,
 }
 
@@ -58,10 +59,11 @@ impl NodeWriter {
         let mut state = state.clone();
         let mut attempts = 1;
         loop {
-            let mut taints: Vec<Value> =
+            let mut taints: Vec<Taint> =
                 state.taints.iter().filter(|taint| !is_own_taint(taint)).cloned().collect();
             if tainted {
-                taints.push(json!({"key": NOT_READY_TAINT, "effect": NO_SCHEDULE}));
+                let (key, effect) = (NOT_READY_TAINT.to_owned(), NO_SCHEDULE.to_owned());
+                taints.push(Taint { key, effect, ..Taint::default() });
             }
             let patch =
                 json!({"metadata": {"resourceVersion": state.resource_version}, "spec": {"taints": taints}});

@@ -19,6 +19,8 @@ mod tests;
 
 use std::time::{Duration, SystemTime};
 
+use serde::{Serialize, Serializer};
+
 pub use self::details::{ConditionDetails, ConditionReason, truncate};
 pub use self::reconciler::Reconciler;
 use crate::finding::{Check, CheckName, Ready, Reason};
@@ -72,7 +74,7 @@ pub struct Now {
 }
 
 /// What a Node shows about its readiness.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ObservedNode {
     /// The condition `DumpReady`.
     pub condition: Option<Condition>,
@@ -81,11 +83,12 @@ pub struct ObservedNode {
     /// Whether the node has the taint `swansong.dev/not-ready`.
     pub tainted: bool,
     /// The annotation `swansong.dev/boot-id`.
+    #[serde(skip)]
     pub boot_id: Option<String>,
 }
 
 /// A condition of a Node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Condition {
     pub status: Ready,
     /// The CamelCase reason.
@@ -93,9 +96,15 @@ pub struct Condition {
     /// The message for people.
     pub message: String,
     /// Time of the last write, to the second.
+    #[serde(rename = "lastHeartbeatTime", serialize_with = "as_seconds")]
     pub heartbeat: SystemTime,
     /// Time of the last status change, to the second.
+    #[serde(rename = "lastTransitionTime", serialize_with = "as_seconds")]
     pub transition: SystemTime,
+}
+
+fn as_seconds<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&humantime::format_rfc3339_seconds(*time))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]

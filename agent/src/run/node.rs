@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
 
+use k8s_openapi::api::core::v1::Node;
 use swansong_runtime::backoff::Backoff;
 use swansong_runtime::events::{Event, node_reference};
 use swansong_runtime::supervisor::{Progress, TaskError};
@@ -12,7 +13,7 @@ use tracing::{info, warn};
 
 use super::Context;
 use super::shared::Round;
-use crate::node::{ApiError, Change, NodeObject, NodeState, watch_node};
+use crate::node::{ApiError, Change, NodeState, watch_node};
 use crate::readiness::{Actions, NodeEvent, Now, Reconciler, WriteCause};
 
 /// The annotation of Events with the checks that they are about.
@@ -24,7 +25,7 @@ const RESYNC: Duration = Duration::from_secs(5);
 /// Keeps the observed state of the own Node.
 pub(super) async fn watch(context: Context, progress: Progress) -> Result<Infallible, TaskError> {
     let Context { shared, api, timing, .. } = context;
-    let apply = |change: Change<NodeObject>| match change {
+    let apply = |change: Change<Node>| match change {
         Change::Replaced(nodes) => match nodes.into_iter().next() {
             Some(node) => shared.set_node(node.into()),
             None => {

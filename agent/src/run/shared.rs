@@ -13,7 +13,7 @@ use crate::finding::{Ready, Report};
 use crate::metrics::Metrics;
 use crate::node::NodeState;
 use crate::preload::{InjectedPod, PodVerdict};
-use crate::readiness::{CheckState, Condition};
+use crate::readiness::{CheckState, ObservedNode};
 
 /// The state of the rounds of checks.
 #[derive(Debug, Clone)]
@@ -70,7 +70,7 @@ struct Status<'a> {
     /// The status that the Node should show.
     desired: Option<Ready>,
     /// What the Node shows; `null` if it is unknown.
-    observed: Option<ObservedStatus<'a>>,
+    observed: Option<&'a ObservedNode>,
     /// The last completed round of checks.
     report: Option<&'a Report>,
     checks_hang: bool,
@@ -78,23 +78,6 @@ struct Status<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     faults: Option<&'a FaultStatus>,
     tasks: Vec<TaskStatus>,
-}
-
-#[derive(Serialize)]
-struct ObservedStatus<'a> {
-    condition: Option<ConditionStatus<'a>>,
-    label: Option<&'a str>,
-    tainted: bool,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ConditionStatus<'a> {
-    status: Ready,
-    reason: &'a str,
-    message: &'a str,
-    last_heartbeat_time: String,
-    last_transition_time: String,
 }
 
 impl Shared {
@@ -150,17 +133,12 @@ impl Shared {
         let node = self.node.borrow().clone();
         let verdicts = self.verdicts.borrow().clone();
         let faults = self.faults.borrow().clone();
-        let observed = node.as_ref().map(|node| ObservedStatus {
-            condition: node.observed.condition.as_ref().map(ConditionStatus::of),
-            label: node.observed.label.as_deref(),
-            tainted: node.observed.tainted,
-        });
         let status = Status {
             node: &self.node_name,
             version: env!("CARGO_PKG_VERSION"),
             boot_id: self.boot_id.as_deref(),
             desired: *self.desired.borrow(),
-            observed,
+            observed: node.as_ref().map(|node| &node.observed),
             report: if let Round::Completed(report) = &round { Some(report) } else { None },
             checks_hang: matches!(round, Round::Hanging),
             preload: &verdicts,
@@ -169,18 +147,5 @@ impl Shared {
         };
         // Strings, numbers and lists can always be serialized.
         serde_json::to_string_pretty(&status).unwrap_or_default() + "\n"
-    }
-}
-
-impl<'a> ConditionStatus<'a> {
-    fn of(condition: &'a Condition) -> Self {
-        let time = |time| humantime::format_rfc3339_seconds(time).to_string();
-        Self {
-            status: condition.status,
-            reason: &condition.reason,
-            message: &condition.message,
-            last_heartbeat_time: time(condition.heartbeat),
-            last_transition_time: time(condition.transition),
-        }
     }
 }
