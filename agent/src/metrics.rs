@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 use strum::VariantArray as _;
 use swansong_faults::Metrics as FaultMetrics;
 use swansong_runtime::events::EventMetrics;
@@ -49,47 +49,26 @@ impl Metrics {
         let faults = Arc::new(FaultMetrics::new(r));
         let events = EventMetrics::default();
         events.register(r);
-        let ready = Gauges::default();
-        r.register("ready", "1 for the status that the Node should show", ready.clone());
-        let checks = Gauges::default();
-        r.register("check", "1 for the status of each check in the last round", checks.clone());
-        let check_duration = Seconds::default();
-        r.register("check_duration_seconds", "Duration of the last round of checks", check_duration.clone());
-        let writes = Family::<Labels<2>, Counter>::default();
-        r.register("node_writes", "Writes to the Node, by cause and result", writes.clone());
-        let api_errors = Family::<Labels<1>, Counter>::default();
-        r.register("api_errors", "Failed writes to the Node, by their subject", api_errors.clone());
-        let containers = Gauges::default();
-        r.register(
-            "preload_containers",
-            "Injected containers, by the state of their preload",
-            containers.clone(),
-        );
-        let hooks = Gauges::default();
-        r.register("launcher_hooks", "Containers with a launcher hook, by its state", hooks.clone());
-        let without_environment = Gauge::default();
-        r.register(
-            "containers_without_dump_environment",
-            "Containers that ask for a dump and whose processes don't know where MindIO's controller is",
-            without_environment.clone(),
-        );
-        let scan_duration = Seconds::default();
-        let help = "Duration of the last scan of processes";
-        r.register("preload_scan_duration_seconds", help, scan_duration.clone());
-        tasks.register(r);
         let metrics = Self {
-            registry,
             faults,
             events,
-            ready,
-            checks,
-            check_duration,
-            writes,
-            api_errors,
-            containers,
-            hooks,
-            without_environment,
-            scan_duration,
+            ready: add(r, "ready", "1 for the status that the Node should show"),
+            checks: add(r, "check", "1 for the status of each check in the last round"),
+            check_duration: add(r, "check_duration_seconds", "Duration of the last round of checks"),
+            writes: add(r, "node_writes", "Writes to the Node, by cause and result"),
+            api_errors: add(r, "api_errors", "Failed writes to the Node, by their subject"),
+            containers: add(r, "preload_containers", "Injected containers, by the state of their preload"),
+            hooks: add(r, "launcher_hooks", "Containers with a launcher hook, by its state"),
+            without_environment: add(
+                r,
+                "containers_without_dump_environment",
+                "Containers that ask for a dump and whose processes don't know where MindIO's controller is",
+            ),
+            scan_duration: add(r, "preload_scan_duration_seconds", "Duration of the last scan of processes"),
+            registry: {
+                tasks.register(r);
+                registry
+            },
         };
         metrics.create_series();
         metrics
@@ -173,4 +152,10 @@ impl Metrics {
 fn count(pods: &[PodVerdict], is_counted: impl Fn(&ContainerVerdict) -> bool) -> i64 {
     let count = pods.iter().flat_map(|pod| &pod.containers).filter(|container| is_counted(container)).count();
     i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
 }

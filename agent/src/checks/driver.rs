@@ -35,19 +35,7 @@ pub(super) fn path(root: &HostRoot, configured: Option<&str>) -> String {
 pub fn loaded(root: &HostRoot) -> Finding {
     let majors = match majors(root) {
         Ok(majors) => majors,
-        Err(MajorsError::Path(error)) => {
-            return path_finding(
-                root,
-                PROC_DEVICES,
-                &error,
-                Reason::HostPathNotMounted,
-                "mount /proc of the host",
-            );
-        }
-        Err(MajorsError::Malformed) => {
-            let message = format!("{PROC_DEVICES} isn't a kernel's; mount /proc of the host");
-            return Finding::at(PROC_DEVICES, Reason::Malformed, message);
-        }
+        Err(finding) => return finding,
     };
     if majors.is_empty() {
         let message = format!(
@@ -60,21 +48,27 @@ pub fn loaded(root: &HostRoot) -> Finding {
     }
 }
 
-/// Why the majors are unknown.
-#[derive(Debug)]
-pub enum MajorsError {
-    /// `/proc/devices` can't be read.
-    Path(PathError),
-    /// The content isn't that of the kernel.
-    Malformed,
-}
-
 /// The device majors that the driver has registered.
-pub fn majors(root: &HostRoot) -> Result<Vec<u32>, MajorsError> {
-    let content = root.read(PROC_DEVICES, MAX_SIZE).map_err(MajorsError::Path)?;
-    let devices = procfs::Devices::from_read(&content[..]).map_err(|_| MajorsError::Malformed)?;
+///
+/// # Errors
+///
+/// With the finding that the list can't be read.
+pub fn majors(root: &HostRoot) -> Result<Vec<u32>, Finding> {
+    let content =
+        root.read(PROC_DEVICES, MAX_SIZE).map_err(|error| not_mounted(root, PROC_DEVICES, &error))?;
+    let devices = procfs::Devices::from_read(&content[..]).map_err(|_| malformed(PROC_DEVICES))?;
     let npus = devices.char_devices.into_iter().filter(|device| CDEVS.contains(&device.name.as_str()));
     Ok(npus.map(|device| device.major).collect())
+}
+
+/// The finding that a file of `/proc` can't be opened.
+pub(super) fn not_mounted(root: &HostRoot, path: &str, error: &PathError) -> Finding {
+    path_finding(root, path, error, Reason::HostPathNotMounted, "mount /proc of the host")
+}
+
+/// The finding that a file of `/proc` has other content than the kernel's.
+pub(super) fn malformed(path: &str) -> Finding {
+    Finding::at(path, Reason::Malformed, format!("{path} isn't a kernel's; mount /proc of the host"))
 }
 
 /// Checks the version in `version.info`.

@@ -11,10 +11,10 @@ use std::os::unix::fs::MetadataExt as _;
 use procfs::net::{TcpNetEntries, TcpState};
 use procfs::{FromReadSI as _, LocalSystemInfo};
 
-use super::path_finding;
+use super::driver::{malformed, not_mounted};
 use super::port_owners::{PortOwner, PortOwners};
 use crate::finding::{Finding, Reason};
-use crate::host::{HostRoot, PathError};
+use crate::host::{Entry, HostRoot, PathError};
 
 /// The network of the host's first process; `/proc/net` is that of the agent.
 const TABLES: [&str; 2] = ["/proc/1/net/tcp", "/proc/1/net/tcp6"];
@@ -28,23 +28,14 @@ const MAX_SIZE: u64 = 1 << 20;
 pub(super) fn check(root: &HostRoot, ports: &[u16], owners: &PortOwners) -> Finding {
     let mut sockets = BTreeMap::new();
     for (index, table) in TABLES.into_iter().enumerate() {
-        match sockets_on(root, table, ports) {
-            Ok(found) => sockets.extend(found),
+        match root.resolve(table) {
+            Ok(table_file) => match sockets_on(&table_file, table, ports) {
+                Ok(found) => sockets.extend(found),
+                Err(finding) => return finding,
+            },
             // There is no second table without IPv6.
-            Err(TableError::Path(PathError::Missing)) if index > 0 => {}
-            Err(TableError::Path(error)) => {
-                return path_finding(
-                    root,
-                    table,
-                    &error,
-                    Reason::HostPathNotMounted,
-                    "mount /proc of the host",
-                );
-            }
-            Err(TableError::Malformed(problem)) => {
-                let message = format!("{table} isn't a kernel's ({problem}); mount /proc of the host");
-                return Finding::at(table, Reason::Malformed, message);
-            }
+            Err(PathError::Missing) if index > 0 => {}
+            Err(error) => return not_mounted(root, table, &error),
         }
     }
     let owners = owners.of(root, &sockets);
@@ -80,19 +71,20 @@ pub(super) fn check(root: &HostRoot, ports: &[u16], owners: &PortOwners) -> Find
     }
 }
 
-enum TableError {
-    Path(PathError),
-    Malformed(String),
-}
-
 /// The ports of the sockets on `ports`, by inode. Other lines of the table, which may be long, aren't kept in memory.
-fn sockets_on(root: &HostRoot, table: &str, ports: &[u16]) -> Result<BTreeMap<u64, u16>, TableError> {
-    let failed = TableError::Path;
-    let file = root.resolve(table).and_then(|entry| entry.open()).map_err(failed)?;
+fn sockets_on(entry: &Entry, table: &str, ports: &[u16]) -> Result<BTreeMap<u64, u16>, Finding> {
+    let unreadable = |error: PathError| {
+        Finding::at(
+            table,
+            Reason::NotReadable,
+            format!("{table} can't be read: {error}; let the agent read it"),
+        )
+    };
+    let file = entry.open().map_err(unreadable)?;
     let endings: Vec<String> = ports.iter().map(|port| format!(":{port:04X}")).collect();
     let mut kept = Vec::new();
     for (index, line) in BufReader::new(file).split(b'\n').enumerate() {
-        let line = line.map_err(|error| failed(error.into()))?;
+        let line = line.map_err(|error| unreadable(error.into()))?;
         let text = String::from_utf8_lossy(&line);
         let local = text.split_ascii_whitespace().nth(1);
         if index == 0 || local.is_some_and(|local| endings.iter().any(|end| local.ends_with(end))) {
@@ -100,8 +92,8 @@ fn sockets_on(root: &HostRoot, table: &str, ports: &[u16]) -> Result<BTreeMap<u6
             kept.push(b'\n');
         }
     }
-    let TcpNetEntries(entries) = TcpNetEntries::from_read(&kept[..], &LocalSystemInfo)
-        .map_err(|error| TableError::Malformed(error.to_string()))?;
+    let TcpNetEntries(entries) =
+        TcpNetEntries::from_read(&kept[..], &LocalSystemInfo).map_err(|_| malformed(table))?;
     let used = entries.into_iter().filter(|entry| {
         // A connection in TIME_WAIT has no owner and doesn't prevent a server from listening.
         entry.state != TcpState::TimeWait && entry.inode != 0
@@ -159,7 +151,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
         let port = listener.local_addr().expect("bound").port();
         let root = HostRoot::open(std::path::Path::new("/")).expect("opened");
-        let sockets = sockets_on(&root, "/proc/self/net/tcp", &[port]).unwrap_or_default();
+        let entry = root.resolve("/proc/self/net/tcp").expect("a table");
+        let sockets = sockets_on(&entry, "/proc/self/net/tcp", &[port]).unwrap_or_default();
         assert_eq!(sockets.into_values().collect::<Vec<_>>(), [port]);
     }
 }
