@@ -1,7 +1,7 @@
 //! Keeps the Node's condition about the reporting of faults.
 
 use std::convert::Infallible;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use swansong_faults::{ConditionState, ConditionStatus};
 use swansong_runtime::backoff::Backoff;
@@ -42,12 +42,12 @@ pub(super) async fn run(
         let wanted = desired.borrow_and_update().clone();
         let mut wake = now + RESYNC;
         if let (Some(wanted), Some(observed)) = (wanted, observed) {
-            if shows(observed.as_ref(), &wanted) && now < next_heartbeat {
+            let condition = condition(&wanted, observed.as_ref(), SystemTime::now());
+            if shows(observed.as_ref(), &condition) && now < next_heartbeat {
                 progress.succeeded();
             } else if now < not_before {
                 wake = not_before;
             } else {
-                let condition = condition(&wanted, observed.as_ref(), whole_seconds());
                 match writer.set_condition(FAULTS_CONDITION, &condition).await {
                     Ok(state) => {
                         let Condition { status, reason, message, .. } = &condition;
@@ -85,13 +85,10 @@ pub(super) async fn run(
     }
 }
 
-fn shows(observed: Option<&Condition>, desired: &ConditionState) -> bool {
-    let mut message = desired.message.clone();
-    truncate(&mut message);
+fn shows(observed: Option<&Condition>, wanted: &Condition) -> bool {
     observed.is_some_and(|observed| {
-        observed.status == ready(desired.status)
-            && observed.reason == desired.reason
-            && observed.message == message
+        (observed.status, &observed.reason, &observed.message)
+            == (wanted.status, &wanted.reason, &wanted.message)
     })
 }
 
@@ -118,13 +115,10 @@ const fn ready(status: ConditionStatus) -> Ready {
     }
 }
 
-fn whole_seconds() -> SystemTime {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UNIX_EPOCH + Duration::from_secs(since.as_secs())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
 
     #[test]
@@ -136,7 +130,8 @@ mod tests {
         let third = condition(&desired(ConditionStatus::False, "C"), Some(&second), at(3));
         assert_eq!((first.transition, second.transition, third.transition), (at(1), at(2), at(2)));
         assert_eq!(third.heartbeat, at(3));
-        assert!(shows(Some(&third), &desired(ConditionStatus::False, "C")));
-        assert!(!shows(Some(&third), &desired(ConditionStatus::False, "B")));
+        let again = condition(&desired(ConditionStatus::False, "C"), Some(&third), at(4));
+        assert!(shows(Some(&third), &again));
+        assert!(!shows(Some(&third), &second));
     }
 }
