@@ -15,7 +15,7 @@ use crate::preflight::{JobState, PodGroup, Warning, warnings};
 use crate::processes::PodActivity;
 
 /// The shortest and the longest time between two checks of a job: the longer it takes, the longer.
-const INTERVAL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
+const INTERVAL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(15));
 
 /// A fault whose jobs are followed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

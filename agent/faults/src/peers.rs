@@ -36,10 +36,11 @@ pub(crate) struct Checked {
     pub(crate) first_pod: Option<PodReference>,
 }
 
-/// A running Pod of a job.
+/// A Pod of a job.
 struct JobPod {
     reference: PodReference,
     node: String,
+    /// Whether it has rank 0 and runs.
     is_first: bool,
 }
 
@@ -89,18 +90,17 @@ impl Cluster {
         Ok(outcome.map(|outcome| (outcome, first.map(|pod| pod.reference))))
     }
 
-    /// The running Pods of the job of `pod`.
+    /// The Pods of the job of `pod`. Those that have ended may have saved.
     async fn job_pods(&self, pod: &PodReference) -> Result<Vec<JobPod>, String> {
         let Some(job) = &pod.job else { return Ok(Vec::new()) };
         let label = if job.kind == "AscendJob" { "job-name" } else { "volcano.sh/job-name" };
-        let chosen =
-            ListParams::default().labels(&format!("{label}={}", job.name)).fields("status.phase=Running");
+        let chosen = ListParams::default().labels(&format!("{label}={}", job.name));
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         let pods = answered(pods.list(&chosen)).await?.items.into_iter();
         let own = pods.filter(|pod| pod.owner_references().iter().any(|owner| owner.uid == job.uid));
         Ok(own
             .map(|found| JobPod {
-                is_first: found.annotations().get(RANK).is_some_and(|rank| rank == "0"),
+                is_first: is_running(&found) && found.annotations().get(RANK).is_some_and(|rank| rank == "0"),
                 node: found.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
                 reference: PodReference {
                     name: found.name_any(),
@@ -128,6 +128,10 @@ impl Cluster {
         }
         activity
     }
+}
+
+fn is_running(pod: &Pod) -> bool {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
 }
 
 fn name(node: &str) -> String {

@@ -21,6 +21,7 @@ fn action() -> impl Strategy<Value = Action> {
         1 => Just(Action::KillInFlight),
         1 => any::<bool>().prop_map(Action::Disk),
         1 => Just(Action::RestartClusterd),
+        2 => fault().prop_map(|(npu, code)| Action::Withdraw(npu, code)),
         1 => (-7200..7200i64).prop_map(Action::Jump),
         1 => prop_oneof![Just(Level::SeparateNPU), Just(Level::SubHealthFault)].prop_map(Action::Classify),
     ]
@@ -101,4 +102,20 @@ fn active_fault_is_adopted_after_the_state_is_lost() {
         })
     );
     assert_eq!(universe.clusterd.ledger().kills.len(), 2, "one for each device");
+}
+
+/// The outcome of its jobs withdraws the fault, and neither that nor a restart names the lost device again.
+#[test]
+fn lost_device_is_named_once() {
+    let mut universe = Universe::new();
+    universe.apply(&Action::Toggle(0, 0));
+    universe.apply(&Action::Toggle(1, 1));
+    universe.apply(&Action::Pass(30_000));
+    assert_eq!(universe.lost.len(), 1, "only one of the codes is the loss of a device");
+    universe.apply(&Action::RestartClusterd);
+    universe.apply(&Action::Kill);
+    universe.apply(&Action::Withdraw(1, 1));
+    universe.heal();
+    universe.check();
+    assert_eq!((universe.lost.len(), universe.observed().faults.len()), (1, 1));
 }

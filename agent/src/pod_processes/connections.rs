@@ -3,20 +3,18 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use procfs::ProcResult;
 use procfs::net::TcpState;
 use procfs::process::{FDTarget, Process};
 
-use super::Member;
+use super::open;
 
 /// The number of established connections of a Pod from or to one of `ports`; `None` if they can't be read.
 ///
 /// Under hostNetwork the table lists the connections of the whole node, so the owners of sockets are compared.
-pub(super) fn established(proc: &Path, members: &[Member], ports: &[u16]) -> Option<usize> {
-    let first = members.first();
-    // All containers have ended, and their connections with them.
-    let Some(first) = first else { return Some(0) };
-    let tables = [first.process.tcp(), first.process.tcp6()];
+pub(super) fn established(proc: &Path, pids: &[i32], ports: &[u16]) -> Option<usize> {
+    // The first may have ended meanwhile.
+    let first = pids.iter().find_map(|pid| open(proc, *pid))?;
+    let tables = [first.tcp(), first.tcp6()];
     if tables.iter().all(Result::is_err) {
         return None;
     }
@@ -32,8 +30,8 @@ pub(super) fn established(proc: &Path, members: &[Member], ports: &[u16]) -> Opt
         })
         .map(|entry| entry.inode)
         .collect();
-    if !inodes.is_empty() && is_host_network(proc, &first.process) {
-        let own = sockets(members)?;
+    if !inodes.is_empty() && is_host_network(proc, &first) {
+        let own = sockets(proc, pids)?;
         inodes.retain(|inode| own.contains(inode));
     }
     Some(inodes.len())
@@ -45,14 +43,16 @@ fn is_host_network(proc: &Path, process: &Process) -> bool {
     host.is_some() && host == namespace(&proc.join(process.pid().to_string()))
 }
 
-/// The inodes of the sockets that `members` hold.
-fn sockets(members: &[Member]) -> Option<HashSet<u64>> {
-    let held = members.iter().map(|member| -> ProcResult<Vec<u64>> {
-        let files = member.process.fd()?.flatten();
-        Ok(files
-            .filter_map(|file| if let FDTarget::Socket(inode) = file.target { Some(inode) } else { None })
-            .collect())
-    });
-    let held: Vec<Vec<u64>> = held.flatten().collect();
-    (!held.is_empty()).then(|| held.into_iter().flatten().collect())
+/// The inodes of the sockets that processes hold; `None` if none of them can be read.
+fn sockets(proc: &Path, pids: &[i32]) -> Option<HashSet<u64>> {
+    let mut held = None;
+    for process in pids.iter().filter_map(|pid| open(proc, *pid)) {
+        let Ok(files) = process.fd() else { continue };
+        let sockets = files.flatten().filter_map(|file| match file.target {
+            FDTarget::Socket(inode) => Some(inode),
+            _ => None,
+        });
+        held.get_or_insert_with(HashSet::new).extend(sockets);
+    }
+    held
 }

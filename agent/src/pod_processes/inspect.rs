@@ -8,7 +8,7 @@ use swansong_api::launcher_hook::MODULE_FILE;
 use swansong_fault_model::rank_process::{PodProcess, RankEnvironment};
 use swansong_faults::NpuPod;
 
-use super::{Member, PodProcesses, for_each_member};
+use super::{PodProcesses, for_each_member};
 use crate::host::variable;
 
 /// The kernel limits the initial environment to a quarter of the stack limit.
@@ -23,14 +23,15 @@ impl PodProcesses {
     pub(super) fn inspect(&self, pod: &NpuPod) -> Result<Vec<PodProcess>, String> {
         let mut processes = Vec::new();
         let mut failed = None;
-        let listed = for_each_member(&self.proc, |uid, member| {
-            if !uid.eq_ignore_ascii_case(&pod.reference.uid) {
+        let listed = for_each_member(&self.proc, |path, process| {
+            if !path.pod.eq_ignore_ascii_case(&pod.reference.uid) {
                 return;
             }
-            match inspect(&member, pod.dump.container_id.as_deref()) {
+            let is_training = path.container.is_some() && path.container == pod.dump.container_id;
+            match inspect(&process, is_training) {
                 Ok(process) => processes.extend(process),
                 Err(ProcError::NotFound(_)) => {}
-                Err(error) => failed = Some(format!("process {}: {error}", member.process.pid())),
+                Err(error) => failed = Some(format!("process {}: {error}", process.pid())),
             }
         });
         listed.map_err(|error| format!("{}: {error}", self.proc.display()))?;
@@ -38,8 +39,7 @@ impl PodProcesses {
     }
 }
 
-fn inspect(member: &Member, training: Option<&str>) -> ProcResult<Option<PodProcess>> {
-    let Member { process, container } = member;
+fn inspect(process: &Process, is_training: bool) -> ProcResult<Option<PodProcess>> {
     let stat = process.stat()?;
     if matches!(stat.state, 'Z' | 'X' | 'x') {
         return Ok(None);
@@ -48,7 +48,7 @@ fn inspect(member: &Member, training: Option<&str>) -> ProcResult<Option<PodProc
         pid: stat.pid,
         parent: stat.ppid,
         started: stat.starttime,
-        is_training: container.is_some() && container.as_deref() == training,
+        is_training,
         ..PodProcess::default()
     };
     if found.is_training {

@@ -16,19 +16,12 @@ use std::path::{Path, PathBuf};
 use procfs::process::Process;
 
 pub use self::observer::ActivityObserver;
-use crate::host::cgroup;
+use crate::host::cgroup::{self, CgroupPath};
 
 /// The processes below a procfs.
 #[derive(Debug, Clone)]
 pub struct PodProcesses {
     proc: PathBuf,
-}
-
-/// A process of a Pod.
-struct Member {
-    process: Process,
-    /// The id of its container; `None` outside of containers.
-    container: Option<String>,
 }
 
 impl PodProcesses {
@@ -38,8 +31,8 @@ impl PodProcesses {
     }
 }
 
-/// Calls `add` with every process of a Pod and the UID of that Pod.
-fn for_each_member(proc: &Path, mut add: impl FnMut(String, Member)) -> std::io::Result<()> {
+/// Calls `add` with every process in the control group of a Pod.
+fn for_each_member(proc: &Path, mut add: impl FnMut(CgroupPath, Process)) -> std::io::Result<()> {
     for entry in std::fs::read_dir(proc)? {
         let Ok(entry) = entry else { continue };
         if !entry.file_name().to_str().is_some_and(|name| name.bytes().all(|c| c.is_ascii_digit())) {
@@ -48,7 +41,12 @@ fn for_each_member(proc: &Path, mut add: impl FnMut(String, Member)) -> std::io:
         // Processes end at any time.
         let Ok(process) = Process::new_with_root(entry.path()) else { continue };
         let Ok(Some(path)) = cgroup::of(&process) else { continue };
-        add(path.pod, Member { process, container: path.container });
+        add(path, process);
     }
     Ok(())
+}
+
+/// A process, unless it has ended. An open one keeps a descriptor, so that lists are of ids.
+fn open(proc: &Path, pid: i32) -> Option<Process> {
+    Process::new_with_root(proc.join(pid.to_string())).ok()
 }

@@ -6,7 +6,7 @@ use swansong_faults::{Activity, NpuPod, Renamed};
 
 use super::checkpoint::{CheckpointFolder, save_folder};
 use super::connections::established;
-use super::{Member, PodProcesses, for_each_member};
+use super::{PodProcesses, for_each_member, open};
 
 /// How long what was seen of a Pod is kept after it has gone, in milliseconds: agents of other nodes read it.
 const RETENTION: u64 = 60 * 60 * 1000;
@@ -33,8 +33,10 @@ impl ActivityObserver {
     ///
     /// When the procfs can't be read.
     pub fn observe(&mut self, pods: &[NpuPod], now: u64) -> std::io::Result<&Activity> {
-        let mut members: BTreeMap<String, Vec<Member>> = BTreeMap::new();
-        for_each_member(&self.processes.proc, |uid, member| members.entry(uid).or_default().push(member))?;
+        let mut members: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+        for_each_member(&self.processes.proc, |path, process| {
+            members.entry(path.pod).or_default().push(process.pid());
+        })?;
         self.listed_at.extend(pods.iter().map(|pod| (pod.reference.uid.clone(), now)));
         for uid in self.listed_at.keys() {
             let pod = pods.iter().find(|pod| pod.reference.uid == *uid);
@@ -59,11 +61,10 @@ impl ActivityObserver {
 }
 
 /// The checkpoint folder that was renamed since the last call.
-fn renamed(processes: &PodProcesses, members: &[Member], folder: &mut CheckpointFolder) -> Option<String> {
-    members.iter().find_map(|Member { process, .. }| {
-        let arguments = process.cmdline().ok()?;
+fn renamed(processes: &PodProcesses, pids: &[i32], folder: &mut CheckpointFolder) -> Option<String> {
+    pids.iter().find_map(|pid| {
+        let arguments = open(&processes.proc, *pid)?.cmdline().ok()?;
         let path = save_folder(&arguments)?;
-        let root = processes.proc.join(process.pid().to_string()).join("root");
-        Some(folder.observe(&root, path))
+        Some(folder.observe(&processes.proc.join(pid.to_string()).join("root"), path))
     })?
 }

@@ -220,6 +220,8 @@ impl FaultTracker {
         }
         let Some(mut fault) = self.faults.remove(active.get()) else { return false };
         (fault.id, fault.since, fault.phase) = (id.to_owned(), parsed.since, Phase::Confirmed);
+        // The process that sent it may have ended the rank.
+        fault.delivery.loss = Loss::Handled;
         active.insert(fault.id.clone());
         let last = self.last_since.entry((key.1, key.2)).or_default();
         *last = parsed.since.max(*last);

@@ -10,8 +10,8 @@ use swansong_clusterd_client::public_fault_request;
 use swansong_fake_clusterd::{Core, Settings as Clusterd};
 use swansong_fault_model::reconcile::{Inputs, Observed, Plan, Preflight, Reconciler, Settings};
 use swansong_fault_model::{
-    ActiveFault, Assertion, Classification, Code, Context, FaultEvent, FaultTracker, Level, Phase, Severity,
-    SourceUpdate, Subject,
+    ActiveFault, Assertion, Classification, Code, Context, Fault, FaultEvent, FaultTracker, Level, Phase,
+    Severity, SourceUpdate, Subject,
 };
 use tempfile::TempDir;
 
@@ -40,6 +40,8 @@ pub(super) enum Action {
     /// The disk is away, or there again.
     Disk(bool),
     RestartClusterd,
+    /// The outcome of the jobs that a fault hit is known.
+    Withdraw(u32, usize),
     /// The host's clock jumps by so many seconds.
     Jump(i64),
     /// The cluster changes the level of all faults.
@@ -107,6 +109,8 @@ pub(super) struct Universe {
     forgetful: bool,
     /// The next batch is the last thing that the agent does.
     dies_in_flight: bool,
+    /// The faults whose ranks were to be ended.
+    pub(super) lost: BTreeSet<String>,
     /// Which faults there really are.
     truth: BTreeSet<(u32, u32)>,
     /// Milliseconds of a clock that never goes back, and by how much the host's differs from it.
@@ -132,6 +136,7 @@ impl Universe {
             level: Level::SeparateNPU,
             forgetful: false,
             dies_in_flight: false,
+            lost: BTreeSet::new(),
             truth: BTreeSet::new(),
             now: 0,
             jumped: 0,
@@ -222,6 +227,7 @@ impl Universe {
             Action::Kill => self.kill(),
             Action::KillInFlight => self.dies_in_flight = true,
             Action::Disk(is_there) => self.disk(is_there),
+            Action::Withdraw(npu, code) => self.withdraw(npu, code),
             Action::RestartClusterd => self.clusterd.restart(START + self.now),
             Action::Jump(seconds) => self.jumped = seconds * 1000,
             Action::Classify(level) => {
@@ -230,6 +236,16 @@ impl Universe {
             }
         }
         self.work();
+    }
+
+    fn withdraw(&mut self, npu: u32, code: usize) {
+        let Process { tracker, reconciler, .. } = self.process();
+        let is_it =
+            |fault: &&Fault| fault.subject == Subject::Npu(npu) && fault.code == Code::from(CODES[code]);
+        let id = tracker.active().find(is_it).map(|fault| fault.id.clone());
+        if let Some(id) = id {
+            reconciler.withdraw(tracker, &id);
+        }
     }
 
     fn pass(&mut self, time: u64) {
@@ -260,6 +276,9 @@ impl Universe {
         let now = self.time();
         let plan = self.process().plan(now);
         let (mut wake, is_sending) = (plan.wake, !plan.batch.is_empty());
+        for id in plan.lost.keys() {
+            assert!(self.lost.insert(id.clone()) || self.forgetful, "a rank is ended once: {id}");
+        }
         // The pipeline sends without the disk too, after a timeout.
         self.process().save();
         if is_sending {
@@ -335,17 +354,19 @@ impl Universe {
             .active()
             .map(|fault| match fault.subject {
                 Subject::Npu(npu) => {
-                    assert_eq!((fault.classification.level, &fault.phase), (level, &Phase::Confirmed));
+                    assert_eq!(fault.classification.level, level);
+                    assert!(matches!(fault.phase, Phase::Confirmed | Phase::Withdrawn), "{fault:?}");
                     (fault.id.as_str(), (npu, u32::try_from(fault.code.number()).expect("the driver's")))
                 }
                 Subject::Node => panic!("no source reports that"),
             })
             .collect();
         assert_eq!(process.tracker.faults().count(), active.len(), "nothing waits");
-        let ids: BTreeSet<String> = active.keys().map(|id| (*id).to_owned()).collect();
+        let confirmed = process.tracker.active().filter(|fault| fault.phase == Phase::Confirmed);
+        let ids: BTreeSet<String> = confirmed.map(|fault| fault.id.clone()).collect();
         let known: BTreeSet<(u32, u32)> = active.into_values().collect();
         assert_eq!(known, self.truth, "the agent knows what is true");
-        assert_eq!(shown, ids, "ClusterD has every active fault and no other");
+        assert_eq!(shown, ids, "ClusterD has every active fault that isn't withdrawn, and no other");
         self.check_order();
     }
 

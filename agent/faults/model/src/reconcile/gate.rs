@@ -118,7 +118,9 @@ impl Reconciler {
         fault.delivery.loss = Loss::Since(since);
         let settled = since + self.settings.settle;
         match fault.phase {
-            Phase::Sent | Phase::Confirmed => fault.delivery.attempts > 0,
+            Phase::Sent => fault.delivery.answered_at.is_some(),
+            // ClusterD may show it before its answer arrives, or without one.
+            Phase::Confirmed => true,
             // ClusterD has it from the device plugin: it was neither settled nor checked here.
             Phase::Blocked(BlockReason::ReportedByDevicePlugin) if self.trouble().is_none() => {
                 if !plan.is_time(settled, inputs.now) {

@@ -257,6 +257,19 @@ fn lost_device_is_named_once_after_clusterd_accepted_the_fault() {
     assert!(lost(&node.cleared(seconds(21))).is_empty());
 }
 
+/// ClusterD may show the fault before the answer arrives.
+#[test]
+fn lost_device_is_named_when_clusterd_shows_the_fault() {
+    let mut node = Node::new(Level::RestartNPU);
+    node.report(&[0x40F8_4E00]);
+    node.plan(Duration::ZERO);
+    let plan = node.cleared(SETTLE);
+    let id = node.id();
+    node.observe(&[&id], SETTLE);
+    node.complete(plan, Ok(()), SETTLE);
+    assert_eq!(node.cleared(SETTLE).lost.len(), 1);
+}
+
 /// Where the device plugin reports the device, it still settles, and its jobs are checked.
 #[test]
 fn lost_device_that_the_device_plugin_reports_is_named_after_a_preflight() {
