@@ -5,13 +5,12 @@
 //! that ping more often than every 3 seconds.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::error;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{error, fs};
 
 use tokio::sync::Mutex;
 use tokio::time::timeout;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
+use tonic::transport::{Channel, Endpoint, Uri};
 
 use crate::proto;
 use crate::proto::pub_fault_client::PubFaultClient;
@@ -34,43 +33,22 @@ pub struct GrpcClient {
     call_lock: Mutex<()>,
 }
 
-/// The address or the certificate is invalid.
+/// The address isn't `http://HOST:PORT`.
 #[derive(Debug, thiserror::Error)]
-pub enum AddressError {
-    /// Not `http://HOST:PORT` or `https://HOST:PORT`.
-    #[error("`{0}` is no address of ClusterD: it has the form http://HOST:PORT")]
-    InvalidAddress(String),
-    /// The CA certificate can't be read.
-    #[error("{path} can't be read: {error}")]
-    Unreadable { path: String, error: std::io::Error },
-    /// The file holds no valid certificate.
-    #[error("{path} holds no valid certificate: {error}")]
-    InvalidCertificate { path: String, error: tonic::transport::Error },
-}
+#[error("`{0}` is no address of ClusterD: it has the form http://HOST:PORT")]
+pub struct AddressError(String);
 
 impl GrpcClient {
     /// Creates a client for ClusterD at `address`, usually [`ADDRESS`]; `timeout` limits a call, including the connection.
     pub fn new(address: &str, timeout: Duration) -> Result<Self, AddressError> {
-        let invalid = || AddressError::InvalidAddress(address.to_owned());
+        let invalid = || AddressError(address.to_owned());
         let uri: Uri = address.parse().map_err(|_| invalid())?;
-        let schemes = ["http", "https"].map(Some);
-        if !schemes.contains(&uri.scheme_str()) || uri.port_u16().is_none() || uri.path() != "/" {
+        // ClusterD serves no TLS.
+        if uri.scheme_str() != Some("http") || uri.port_u16().is_none() || uri.path() != "/" {
             return Err(invalid());
         }
         let endpoint = Endpoint::from(uri).connect_timeout(timeout).tcp_nodelay(true);
         Ok(Self { endpoint, timeout, call_lock: Mutex::default() })
-    }
-
-    /// Creates a client for ClusterD behind a TLS proxy, as ClusterD itself serves no TLS. `ca_file` is a PEM file with
-    /// the CA certificates to trust.
-    pub fn with_ca(address: &str, timeout: Duration, ca_file: &Path) -> Result<Self, AddressError> {
-        let plain = Self::new(address, timeout)?;
-        let path = || ca_file.display().to_string();
-        let pem = fs::read(ca_file).map_err(|error| AddressError::Unreadable { path: path(), error })?;
-        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem));
-        let endpoint = plain.endpoint.tls_config(tls);
-        let endpoint = endpoint.map_err(|error| AddressError::InvalidCertificate { path: path(), error })?;
-        Ok(Self { endpoint, ..plain })
     }
 
     /// Opens a connection for one call. The error is a sentence.
@@ -171,12 +149,18 @@ mod tests {
 
     #[test]
     fn address_needs_scheme_host_and_port() {
-        for address in [ADDRESS, "http://10.0.0.1:8899", "https://[::1]:1/"] {
+        for address in [ADDRESS, "http://10.0.0.1:8899", "http://[::1]:1/"] {
             assert!(GrpcClient::new(address, Duration::from_secs(1)).is_ok(), "{address}");
         }
-        for address in
-            ["", "clusterd:8899", "http://clusterd", "http://clusterd:8899/x", "unix:///x", "http://:x"]
-        {
+        for address in [
+            "",
+            "clusterd:8899",
+            "http://clusterd",
+            "http://clusterd:8899/x",
+            "unix:///x",
+            "http://:x",
+            "https://x:1",
+        ] {
             let error = GrpcClient::new(address, Duration::from_secs(1)).expect_err(address);
             assert!(error.to_string().contains("http://HOST:PORT"), "{error}");
         }

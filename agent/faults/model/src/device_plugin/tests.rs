@@ -197,7 +197,6 @@ fn tracks_missing_and_invalid_config_maps() {
     plugin.update(ConfigMapData { device_info: Some("{"), ..ConfigMapData::default() }, 0);
     assert!(matches!(plugin.state(0), PluginState::Invalid(InvalidDeviceInfo::Unparsable(_))));
     assert_eq!(plugin.report_of(Subject::Npu(3), &code("81078603"), 0), PluginReport::Stale);
-    assert!(!plugin.state(0).accepts_faults());
     let good = ConfigMapData { device_info: Some(LINK_DOWN), ..ConfigMapData::default() };
     plugin.update(good, 1);
     plugin.update(ConfigMapData::default(), 2);

@@ -135,9 +135,4 @@ impl PluginState {
             Self::Invalid(_) => "DevicePluginInvalid",
         }
     }
-
-    /// Whether ClusterD accepts faults of this node; without a valid ConfigMap it drops all of them.
-    pub const fn accepts_faults(&self) -> bool {
-        matches!(self, Self::Fresh | Self::Stale { .. })
-    }
 }

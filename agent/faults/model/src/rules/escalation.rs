@@ -102,11 +102,6 @@ impl EscalationTracker {
         self.tracks.keys().cloned().collect()
     }
 
-    /// Creates a tracker with these rules.
-    pub fn new(rules: Rules) -> Self {
-        Self { rules, ..Self::default() }
-    }
-
     /// Replaces the rules. Tracked faults continue under the new rules; those without a rule are dropped.
     pub fn set_rules(&mut self, rules: Rules) {
         self.rules = rules;
@@ -192,14 +187,6 @@ impl EscalationTracker {
             frequency.map(FrequencyRule::raise)
         })
         .flatten()
-    }
-
-    /// Releases a device from [`Level::ManuallySeparateNPU`].
-    pub fn release(&mut self, subject: Subject) {
-        for ((_, _), track) in self.tracks.iter_mut().filter(|((of, _), _)| *of == subject) {
-            track.separated = None;
-            track.occurrences.clear();
-        }
     }
 
     /// The level that a rule sets for a code now. It may outlast the fault: a duration rule applies until the fault has been
