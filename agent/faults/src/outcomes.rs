@@ -9,7 +9,6 @@ use swansong_fault_model::outcome::{
     Expected, GroupStatus, Observation, Outcome, Processors, STATUS_TIMEOUT,
 };
 
-use crate::peers::Checked;
 use crate::pod::{NpuPod, PodReference};
 use crate::preflight::{JobState, PodGroup, Warning, warnings};
 use crate::processes::PodActivity;
@@ -138,10 +137,10 @@ impl Outcomes {
     }
 
     /// Takes the results of [`Cluster::check_outcomes`](crate::cluster::Cluster::check_outcomes).
-    pub(crate) fn record(&mut self, results: Vec<Checked>, now: Duration) -> Vec<JobOutcome> {
+    pub(crate) fn record(&mut self, results: Vec<CheckedOutcome>, now: Duration) -> Vec<JobOutcome> {
         self.is_checking = false;
         let mut outcomes = Vec::new();
-        for Checked { open: OpenJob { id, job, .. }, outcome, first_pod } in results {
+        for CheckedOutcome { open: OpenJob { id, job, .. }, outcome, first_pod } in results {
             let Some(fault) = self.followed.get_mut(&id) else { continue };
             let (subject, took) = (fault.subject, now.saturating_sub(fault.accepted_at));
             fault.jobs.retain(|other| other.pod.uid != job.pod.uid);
@@ -188,4 +187,13 @@ impl OpenJob {
             save_limit: self.job.save_limit,
         })
     }
+}
+
+/// The outcome of a job that was checked.
+#[derive(Debug)]
+pub(crate) struct CheckedOutcome {
+    pub(crate) open: OpenJob,
+    pub(crate) outcome: Outcome,
+    /// The Pod of rank 0, which keeps its devices after a dump.
+    pub(crate) first_pod: Option<PodReference>,
 }

@@ -14,7 +14,7 @@ use tracing::warn;
 
 use crate::clock::as_millis;
 use crate::cluster::{Cluster, answered};
-use crate::outcomes::OpenJob;
+use crate::outcomes::{CheckedOutcome, OpenJob};
 use crate::pod::PodReference;
 use crate::preflight::PodGroup;
 use crate::processes::{Activity, merge};
@@ -26,15 +26,6 @@ const CONCURRENT: usize = 8;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The rank of a Pod in its job.
 pub const RANK: &str = "hccl/rankIndex";
-
-/// The outcome of a job that was checked.
-#[derive(Debug)]
-pub(crate) struct Checked {
-    pub(crate) open: OpenJob,
-    pub(crate) outcome: Outcome,
-    /// The Pod of rank 0, which keeps its devices after a dump.
-    pub(crate) first_pod: Option<PodReference>,
-}
 
 /// A Pod of a job.
 struct JobPod {
@@ -51,11 +42,11 @@ impl Cluster {
         jobs: Vec<OpenJob>,
         node: &str,
         local: &Activity,
-    ) -> Vec<Checked> {
+    ) -> Vec<CheckedOutcome> {
         let mut results = Vec::new();
         for open in jobs {
             match self.check_outcome(&open, node, local).await {
-                Ok(Some((outcome, first_pod))) => results.push(Checked { open, outcome, first_pod }),
+                Ok(Some((outcome, first_pod))) => results.push(CheckedOutcome { open, outcome, first_pod }),
                 Ok(None) => {}
                 Err(error) => warn!(error, "the result of a job can't be read"),
             }

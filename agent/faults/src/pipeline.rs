@@ -30,8 +30,7 @@ use crate::condition::ConditionState;
 use crate::events::FaultEvents;
 use crate::levels::Levels;
 use crate::metrics::Metrics;
-use crate::outcomes::Outcomes;
-use crate::peers;
+use crate::outcomes::{CheckedOutcome, Outcomes};
 use crate::pod::{NpuPod, PodReference};
 use crate::processes::{Activity, Processes};
 use crate::sender::{Route, Transports};
@@ -106,7 +105,7 @@ enum Done {
     Sent { route: Route, batch: Vec<OutboundFault>, answer: Result<(), SendError> },
     CheckedJobs(Subject, JobChecks),
     Observed(Result<Observed, String>),
-    CheckedOutcomes(Vec<peers::Checked>),
+    CheckedOutcomes(Vec<CheckedOutcome>),
     EndedRank { id: String, subject: Subject, pod: Box<PodReference>, result: Result<i32, NoRankEnded> },
 }
 

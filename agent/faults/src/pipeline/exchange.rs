@@ -11,8 +11,7 @@ use tracing::{info, warn};
 use super::{Done, Pipeline, TICK, device_info_problem};
 use crate::clock::{as_millis, unix_millis};
 use crate::cluster::JobChecks;
-use crate::outcomes::AffectedJob;
-use crate::peers::Checked;
+use crate::outcomes::{AffectedJob, CheckedOutcome};
 use crate::public::public_fault;
 use crate::sender::batch_error;
 
@@ -191,7 +190,7 @@ impl Pipeline {
         }
     }
 
-    fn checked_outcomes(&mut self, results: Vec<Checked>, now: Duration) {
+    fn checked_outcomes(&mut self, results: Vec<CheckedOutcome>, now: Duration) {
         for outcome in self.outcomes.record(results, now) {
             self.parts.metrics.count_outcome(&outcome.outcome, outcome.took.as_secs_f64());
             self.parts.events.outcome(&outcome);
