@@ -9,6 +9,7 @@ TTP_NORMAL_ACTION_TIME_LIMIT (default 180 s). 30 s after a dump it orders all pr
 import os
 import pathlib
 import signal
+import sys
 import threading
 import time
 
@@ -20,6 +21,7 @@ HEARTBEAT = 2
 LOST_AFTER = 8
 ORDER_TIMEOUT = 30
 EXIT_AFTER_DUMP = 30
+RECONNECT = 1
 # Built into MindSpeed-LLM: TTP_PORT does not change it.
 MINDSPEED_PORT = 8000
 
@@ -177,22 +179,36 @@ class Processor:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         attempts = int(os.environ.get("TTP_RETRY_TIMES", "10"))
+        self.address = address
+        self.has_saved = False
         self.channel = connect(*address, attempts, seconds(7.5))
 
     def run(self):
-        """Trains until it is ordered to exit, or its controller is gone."""
-        self.channel.send(register=self.rank)
-        start(self.send_heartbeats)
-        for message in self.channel.messages():
-            order = message["order"]
-            if order == "exit":
-                return
-            start(self.execute, order)
+        """Trains until it is ordered to exit, which ends the process before its last step."""
+        self.train()
+        # A rank that was restarted after a dump may have met the controller that ends, and connects to the next one.
+        while not self.has_saved:
+            time.sleep(seconds(RECONNECT))
+            try:
+                self.channel = connect(*self.address, 1, 0)
+            except OSError:
+                break
+            self.train()
         # A training process whose controller is gone keeps training until it is killed.
         signal.pause()
 
-    def send_heartbeats(self):
-        while self.channel.send(heartbeat=self.rank):
+    def train(self):
+        """Executes orders until the controller is gone."""
+        self.channel.send(register=self.rank)
+        start(self.send_heartbeats, self.channel)
+        for message in self.channel.messages():
+            order = message["order"]
+            if order == "exit":
+                sys.exit(1)
+            start(self.execute, order)
+
+    def send_heartbeats(self, channel):
+        while channel.send(heartbeat=self.rank):
             time.sleep(seconds(HEARTBEAT))
 
     def execute(self, order):
@@ -205,6 +221,7 @@ class Processor:
     def save(self):
         if not self.has_device():
             return False
+        self.has_saved = True
         temporary = self.folder / "tmp_iter"
         temporary.mkdir(parents=True, exist_ok=True)
         time.sleep(seconds(self.save_seconds))
