@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -38,15 +37,17 @@ pub struct Task {
     is_essential: bool,
     /// Without progress for this long it counts as stuck.
     timeout: Duration,
-    added: Instant,
-    /// Milliseconds after `added`.
-    last_progress: AtomicU64,
-    last_success: AtomicU64,
-    has_succeeded: AtomicBool,
-    is_running: AtomicBool,
-    restarts: AtomicU64,
-    problem: Mutex<Option<String>>,
     metrics: TaskMetrics,
+    record: Mutex<Record>,
+}
+
+#[derive(Debug)]
+struct Record {
+    is_running: bool,
+    last_progress: Instant,
+    last_success: Option<Instant>,
+    restarts: u64,
+    problem: Option<String>,
 }
 
 /// The current state of a task.
@@ -86,10 +87,7 @@ struct TaskMetrics {
     last_success: Family<TaskLabels, Gauge<f64, AtomicU64>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct TaskLabels {
-    task: &'static str,
-}
+type TaskLabels = [(&'static str, &'static str); 1];
 
 impl Tasks {
     /// Registers the metrics of all tasks.
@@ -116,20 +114,20 @@ impl Tasks {
 
     fn insert(&self, name: &'static str, timeout: Duration, is_essential: bool) -> Arc<Task> {
         // Alerts need the series before the first restart.
-        self.metrics.restarts.get_or_create_owned(&TaskLabels { task: name });
-        self.metrics.last_success.get_or_create_owned(&TaskLabels { task: name });
+        self.metrics.restarts.get_or_create_owned(&[("task", name)]);
+        self.metrics.last_success.get_or_create_owned(&[("task", name)]);
         let task = Arc::new(Task {
             name,
             is_essential,
             timeout,
-            added: Instant::now(),
-            last_progress: AtomicU64::new(0),
-            last_success: AtomicU64::new(0),
-            has_succeeded: AtomicBool::new(false),
-            is_running: AtomicBool::new(true),
-            restarts: AtomicU64::new(0),
-            problem: Mutex::default(),
             metrics: self.metrics.clone(),
+            record: Mutex::new(Record {
+                is_running: true,
+                last_progress: Instant::now(),
+                last_success: None,
+                restarts: 0,
+                problem: None,
+            }),
         });
         self.lock().insert(name, Arc::clone(&task));
         task
@@ -147,7 +145,8 @@ impl Tasks {
 
     fn unhealthy_where(&self, filter: impl Fn(&Task) -> bool) -> Vec<(&'static str, TaskState)> {
         let tasks = self.lock();
-        let states = tasks.values().filter(|task| filter(task)).map(|task| (task.name, task.state()));
+        let states = tasks.values().filter(|task| filter(task));
+        let states = states.map(|task| (task.name, task.record().state(task.timeout)));
         states.filter(|(_, state)| *state != TaskState::Running).collect()
     }
 
@@ -163,40 +162,40 @@ impl Tasks {
 
 impl Task {
     fn labels(&self) -> TaskLabels {
-        TaskLabels { task: self.name }
+        [("task", self.name)]
     }
 
-    fn now(&self) -> u64 {
-        u64::try_from(self.added.elapsed().as_millis()).unwrap_or(u64::MAX)
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn since(&self, mark: &AtomicU64) -> Duration {
-        Duration::from_millis(self.now().saturating_sub(mark.load(Relaxed)))
+    fn status(&self) -> TaskStatus {
+        let record = self.record();
+        TaskStatus {
+            name: self.name,
+            state: record.state(self.timeout),
+            seconds_since_success: record.last_success.map(|at| at.elapsed().as_secs_f64()),
+            restarts: record.restarts,
+            problem: record.problem.clone(),
+        }
+    }
+}
+
+impl Record {
+    fn ended(&mut self, problem: String) {
+        self.is_running = false;
+        self.restarts += 1;
+        self.problem = Some(problem);
     }
 
-    fn state(&self) -> TaskState {
-        if !self.is_running.load(Relaxed) {
+    fn state(&self, timeout: Duration) -> TaskState {
+        if !self.is_running {
             TaskState::Dead
-        } else if self.since(&self.last_progress) > self.timeout {
+        } else if self.last_progress.elapsed() > timeout {
             TaskState::Stuck
         } else {
             TaskState::Running
         }
-    }
-
-    fn status(&self) -> TaskStatus {
-        let has_succeeded = self.has_succeeded.load(Relaxed);
-        TaskStatus {
-            name: self.name,
-            state: self.state(),
-            seconds_since_success: has_succeeded.then(|| self.since(&self.last_success).as_secs_f64()),
-            restarts: self.restarts.load(Relaxed),
-            problem: self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-        }
-    }
-
-    fn set_problem(&self, problem: Option<String>) {
-        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 }
 
@@ -208,23 +207,25 @@ impl Progress {
 
     /// Reports that the task isn't stuck.
     pub fn alive(&self) {
-        self.0.last_progress.store(self.0.now(), Relaxed);
+        self.0.record().last_progress = Instant::now();
     }
 
     /// Reports that the task has done its work.
     pub fn succeeded(&self) {
-        self.alive();
-        self.0.last_success.store(self.0.now(), Relaxed);
-        self.0.has_succeeded.store(true, Relaxed);
-        self.0.set_problem(None);
+        let mut record = self.0.record();
+        record.last_progress = Instant::now();
+        record.last_success = Some(record.last_progress);
+        record.problem = None;
+        drop(record);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.0.metrics.last_success.get_or_create(&self.0.labels()).set(now.as_secs_f64());
     }
 
     /// Reports that the task is alive and that an attempt at its work has failed.
     pub fn failed(&self, problem: &impl fmt::Display) {
-        self.alive();
-        self.0.set_problem(Some(problem.to_string()));
+        let mut record = self.0.record();
+        record.last_progress = Instant::now();
+        record.problem = Some(problem.to_string());
     }
 }
 
@@ -237,9 +238,9 @@ where
     let mut backoff = Backoff::new(RESTART);
     loop {
         let started = Instant::now();
-        task.is_running.store(true, Relaxed);
         let progress = Progress(Arc::clone(&task));
         progress.alive();
+        task.record().is_running = true;
         // A spawned task contains panics; the set aborts it together with this supervisor.
         let mut set = JoinSet::new();
         set.spawn(start(progress));
@@ -249,10 +250,8 @@ where
             Some(Err(panic)) => panic.to_string(),
             None => "the task was not spawned".to_owned(),
         };
-        task.is_running.store(false, Relaxed);
-        task.restarts.fetch_add(1, Relaxed);
         task.metrics.restarts.get_or_create(&task.labels()).inc();
-        task.set_problem(Some(problem.clone()));
+        task.record().ended(problem.clone());
         if started.elapsed() > RESTART.max {
             backoff.reset();
         }
@@ -264,7 +263,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     use super::*;
 

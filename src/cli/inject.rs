@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use swansong::manifest::objects::{Object, objects};
+use swansong::manifest::objects::objects;
 use swansong_inject::inject;
 use swansong_inject::policy::Policy;
-use swansong_inject::report::Warning;
 use swansong_webhook::config::Config;
 
-use super::files::{Files, Format, patch_all, print, printable, render, warn_of_unsupported_kind};
+use super::files::{Files, Format, Messages, patch_all, print_patched, warn_of_unsupported_kind};
 
 /// Add to workload files what the dying checkpoint needs
 ///
@@ -50,29 +49,20 @@ impl Inject {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         let policy = self.policy.load()?;
         let inputs = self.files.read()?;
-        let mut messages = String::new();
-        let mut report = |object: &Object<'_>, level: &str, warning: &Warning| {
-            let (kind, place) = (&object.kind, object.place());
-            let message = format!("{level}: {kind} {place}: {}: {}", warning.reason, warning.message);
-            messages.push_str(&printable(&message));
-            messages.push('\n');
-        };
+        let mut messages = Messages::default();
         let patched = patch_all(&inputs, |object, kind| {
             let outcome = inject(kind, &object.to_json(), &policy)?;
-            outcome.warnings.iter().for_each(|warning| report(object, "warning", warning));
-            outcome.notes.iter().for_each(|note| report(object, "note", note));
+            outcome.warnings.iter().for_each(|warning| messages.add("warning", object, warning));
+            outcome.notes.iter().for_each(|note| messages.add("note", object, note));
             Ok(outcome.operations)
         })?;
         for document in inputs.iter().flat_map(|input| &input.source.documents) {
             for object in objects(document)? {
                 if let Some(warning) = warn_of_unsupported_kind(&object, &policy) {
-                    report(&object, "warning", &warning);
+                    messages.add("warning", &object, warning);
                 }
             }
         }
-        let output = render(&inputs, &patched, self.output)?;
-        eprint!("{messages}");
-        print(&output)?;
-        Ok(ExitCode::SUCCESS)
+        print_patched(&inputs, &patched, self.output, &messages)
     }
 }

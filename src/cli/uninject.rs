@@ -1,11 +1,10 @@
 //! `swansong uninject`: removes what `inject` or the webhook added.
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use swansong_inject::undo::{UndoError, uninject};
 
-use super::files::{Files, Format, ObjectFault, patch_all, print, printable, render};
+use super::files::{Files, Format, Messages, ObjectFault, patch_all, print_patched};
 
 /// Remove exactly what was injected
 ///
@@ -24,22 +23,15 @@ impl Uninject {
     /// Runs the command.
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         let inputs = self.files.read()?;
-        let mut warnings = String::new();
+        let mut messages = Messages::default();
         let patched = patch_all(&inputs, |object, kind| {
             let undo = uninject(kind, &object.to_json()).map_err(|error| match error {
                 UndoError::Shape(shape) => shape.into(),
                 error @ UndoError::Record { .. } => ObjectFault::Other(error.to_string()),
             })?;
-            for what in undo.remaining {
-                // Writing to a String can't fail.
-                let message = format!("warning: {} {}: {what}", object.kind, object.place());
-                let _ = writeln!(warnings, "{}", printable(&message));
-            }
+            undo.remaining.iter().for_each(|what| messages.add("warning", object, what));
             Ok(undo.operations)
         })?;
-        let output = render(&inputs, &patched, self.output)?;
-        eprint!("{warnings}");
-        print(&output)?;
-        Ok(ExitCode::SUCCESS)
+        print_patched(&inputs, &patched, self.output, &messages)
     }
 }

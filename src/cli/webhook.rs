@@ -15,12 +15,11 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use anyhow::Context;
-use arc_swap::ArcSwap;
 use prometheus_client::registry::Registry;
 use swansong_certs::{CertificateMetrics, Observer, Resolver};
-use swansong_runtime::http::Tls;
+use swansong_runtime::http::{self, Timeouts, Tls};
 use swansong_webhook::config::{Config, ConfigEvent, ConfigWatcher};
-use swansong_webhook::ready_nodes::LastSeen;
+use swansong_webhook::ready_nodes::ReadyNodes;
 use swansong_webhook::server::{Limits, Metrics, Parts, Server};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -37,6 +36,12 @@ const USER_AGENT: &str = "swansong-webhook";
 
 /// One worker answers tens of thousands of reviews per second; more than this would only cost memory.
 const MAX_WORKERS: usize = 4;
+
+/// The API server limits a request to 3 MiB, and a review holds up to two copies of it.
+const MAX_REVIEW_BYTES: u64 = 8 << 20;
+
+/// Connections in the TLS handshake, in addition to the open ones.
+const MAX_HANDSHAKES: usize = 1024;
 
 /// For clients whose TLS is too old.
 const TLS_VERSION_ADVICE: &str = "--tls-min-version 1.2 admits TLS 1.2";
@@ -127,17 +132,12 @@ impl Webhook {
         let reset_config_metrics =
             swansong_reset_config::Metrics::register(registry.sub_registry_with_prefix("reset_config"));
         let mut background = Background::default();
-        let (reload, reloaded) = watch::channel(());
-        let config = self.config(&metrics, reload, &mut background)?;
-        let ready_nodes = Arc::new(LastSeen::default());
-        let poller = ReadyNodePoller::new(Arc::clone(&config), Arc::clone(&ready_nodes), self.nodes_interval);
+        let config = self.config(&metrics, &mut background)?;
+        let (seen, ready_nodes) = watch::channel(ReadyNodes::default());
+        let poller = ReadyNodePoller::new(config.clone(), seen, self.nodes_interval);
         background.start(poller.run());
-        let reset_config = ResetConfig {
-            options: self.reset_config,
-            config: Arc::clone(&config),
-            reloaded,
-            metrics: reset_config_metrics,
-        };
+        let reset_config =
+            ResetConfig { options: self.reset_config, config: config.clone(), metrics: reset_config_metrics };
         background.start(reset_config.run());
         let resolver = Resolver::new();
         let observer: Observer = Arc::new(move |event| {
@@ -146,7 +146,7 @@ impl Webhook {
         });
         let tls = self.certificate.tls(&resolver, &observer, self.reload_interval, &mut background)?;
         let limits = self.limits();
-        open_files::raise_limit(limits.connections.saturating_add(limits.handshakes));
+        open_files::raise_limit(limits.connections.connections.saturating_add(limits.connections.pending));
         let source =
             self.certificate.start(&resolver, &observer, self.reload_interval, &mut background).await?;
         let first = Arc::clone(&resolver);
@@ -164,8 +164,8 @@ impl Webhook {
         })
         .await?;
         info!(
-            address = %server.address(),
-            health_address = %server.health_address(),
+            address = %server.address,
+            health_address = %server.health_address,
             certificate = source,
             version = env!("CARGO_PKG_VERSION"),
             "listening"
@@ -183,36 +183,45 @@ impl Webhook {
     }
 
     fn limits(&self) -> Limits {
-        Limits {
+        let connections = http::Limits {
             connections: self.max_connections.get(),
+            pending: MAX_HANDSHAKES,
+            // A client that was active within the last second may be between two requests.
+            min_idle: Duration::from_secs(1),
+            timeouts: Timeouts {
+                handshake: Duration::from_secs(5),
+                idle: self.idle_timeout,
+                head: self.client_timeout,
+                // Reviews have separate deadlines; this one ends requests that those can't end.
+                request: self.review_timeout.saturating_mul(2) + Duration::from_mins(1),
+                write: self.client_timeout,
+            },
+        };
+        Limits {
+            connections,
+            body: MAX_REVIEW_BYTES,
             large_bodies: u64::from(self.body_memory.get()) << 20,
             review: self.review_timeout,
-            head: self.client_timeout,
-            write: self.client_timeout,
-            idle: self.idle_timeout,
             drain_delay: self.drain_delay,
             drain: self.drain_timeout,
-            ..Limits::default()
         }
     }
 
     fn config(
         &self,
         metrics: &Arc<Metrics>,
-        reload: watch::Sender<()>,
         background: &mut Background,
-    ) -> anyhow::Result<Arc<ArcSwap<Config>>> {
+    ) -> anyhow::Result<watch::Receiver<Config>> {
         metrics.config_loaded();
         let Some(path) = &self.config else {
-            return Ok(Arc::new(ArcSwap::from_pointee(Config::default())));
+            return Ok(watch::channel(Config::default()).1);
         };
         let watcher = ConfigWatcher::start(path.clone())?;
-        let config = watcher.current();
+        let config = watcher.subscribe();
         let metrics = Arc::clone(metrics);
         background.start(watcher.run(self.reload_interval, move |event| match event {
             ConfigEvent::Reloaded => {
                 metrics.config_loaded();
-                reload.send_replace(());
                 info!("configuration reloaded");
             }
             ConfigEvent::Failed(error) => {

@@ -72,40 +72,8 @@ impl Data {
 
     /// Compact JSON text, the form in which the injection core reads an object.
     pub fn to_json(&self) -> String {
-        let mut out = String::new();
-        self.write_json(&mut out);
-        out
-    }
-
-    fn write_json(&self, out: &mut String) {
-        match self {
-            Self::Null => out.push_str("null"),
-            Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-            Self::Number(text) => out.push_str(text),
-            Self::String(text) => write_json_string(text, out),
-            Self::Sequence(items) => {
-                out.push('[');
-                for (index, item) in items.iter().enumerate() {
-                    if index > 0 {
-                        out.push(',');
-                    }
-                    item.write_json(out);
-                }
-                out.push(']');
-            }
-            Self::Mapping(members) => {
-                out.push('{');
-                for (index, (key, value)) in members.iter().enumerate() {
-                    if index > 0 {
-                        out.push(',');
-                    }
-                    write_json_string(key, out);
-                    out.push(':');
-                    value.write_json(out);
-                }
-                out.push('}');
-            }
-        }
+        // Strings, numbers and mappings with string keys always serialize.
+        serde_json::to_string(self).unwrap_or_default()
     }
 
     /// Whether a JSON value is equal; 8000 and 8000.0 are equal numbers.

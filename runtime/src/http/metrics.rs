@@ -1,13 +1,14 @@
 use std::io;
 use std::sync::atomic::AtomicI64;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use rustls::{Error as TlsError, PeerIncompatible};
 use strum::VariantArray;
+
+use crate::metrics::registered;
 
 /// Why the server closed a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
@@ -69,36 +70,30 @@ pub struct ConnectionMetrics {
     pub(super) open: Gauge<i64, AtomicI64>,
     pub(super) accepted: Counter,
     pub(super) handshakes: Gauge<i64, AtomicI64>,
-    closed: Family<CauseLabels, Counter>,
-    handshake_failures: Family<CauseLabels, Counter>,
+    closed: Family<CauseLabel, Counter>,
+    handshake_failures: Family<CauseLabel, Counter>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CauseLabels {
-    cause: &'static str,
-}
+type CauseLabel = [(&'static str, &'static str); 1];
 
 impl ConnectionMetrics {
     /// Registers the metrics. A server whose connections need no metrics uses the default.
     pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        registry.register("connections", "Open connections", metrics.open.clone());
-        registry.register("connections_accepted", "Accepted connections", metrics.accepted.clone());
-        registry.register(
-            "connections_closed",
-            "Connections that the server closed, by cause",
-            metrics.closed.clone(),
-        );
-        registry.register(
-            "tls_handshakes_in_progress",
-            "TLS handshakes in progress",
-            metrics.handshakes.clone(),
-        );
-        registry.register(
-            "tls_handshake_failures",
-            "TLS handshakes that failed, by cause",
-            metrics.handshake_failures.clone(),
-        );
+        let metrics = Self {
+            open: registered(registry, "connections", "Open connections"),
+            accepted: registered(registry, "connections_accepted", "Accepted connections"),
+            handshakes: registered(registry, "tls_handshakes_in_progress", "TLS handshakes in progress"),
+            closed: registered(
+                registry,
+                "connections_closed",
+                "Connections that the server closed, by cause",
+            ),
+            handshake_failures: registered(
+                registry,
+                "tls_handshake_failures",
+                "TLS handshakes that failed, by cause",
+            ),
+        };
         // Alerts need the series before the first event.
         create_series::<Closed>(&metrics.closed);
         create_series::<HandshakeFailure>(&metrics.handshake_failures);
@@ -106,17 +101,17 @@ impl ConnectionMetrics {
     }
 
     pub(super) fn closed(&self, cause: Closed) {
-        self.closed.get_or_create(&CauseLabels { cause: cause.into() }).inc();
+        self.closed.get_or_create(&[("cause", cause.into())]).inc();
     }
 
     pub(super) fn handshake_failed(&self, cause: HandshakeFailure) {
-        self.handshake_failures.get_or_create(&CauseLabels { cause: cause.into() }).inc();
+        self.handshake_failures.get_or_create(&[("cause", cause.into())]).inc();
     }
 }
 
-fn create_series<C: VariantArray + Copy + Into<&'static str>>(family: &Family<CauseLabels, Counter>) {
+fn create_series<C: VariantArray + Copy + Into<&'static str>>(family: &Family<CauseLabel, Counter>) {
     for cause in C::VARIANTS {
-        family.get_or_create_owned(&CauseLabels { cause: (*cause).into() });
+        family.get_or_create_owned(&[("cause", (*cause).into())]);
     }
 }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 use swansong::manifest::objects::Object;
 use swansong_api::annotations::INJECTED;
 use swansong_inject::reason::Reason;
-use swansong_inject::report::{ActionKind, Outcome, TemplateReport};
+use swansong_inject::report::{Action, ActionKind, Outcome, TemplateReport};
 use swansong_inject::workload::WorkloadKind;
 
 use super::reset::Note;
@@ -43,7 +43,7 @@ pub(super) struct Entry {
     /// Number of added or changed fields.
     pub(super) changes: usize,
     /// Changes of the job's own metadata.
-    pub(super) actions: Vec<JobAction>,
+    pub(super) actions: Vec<Action>,
     pub(super) templates: Vec<TemplateReport>,
     pub(super) warnings: Vec<String>,
     /// Information that requires no action.
@@ -54,15 +54,6 @@ pub(super) struct Entry {
     /// Common name of the kind.
     #[serde(skip)]
     pub(super) title: String,
-}
-
-/// A change to a job's own metadata.
-#[derive(Debug, Serialize)]
-pub(super) struct JobAction {
-    pub(super) field: String,
-    pub(super) action: ActionKind,
-    pub(super) value: Option<String>,
-    pub(super) reason: Reason,
 }
 
 impl Report {
@@ -126,7 +117,7 @@ fn title(object: &Object<'_>) -> String {
 }
 
 /// The changes to a job's own metadata, from the operations.
-fn job_actions(object: &Object<'_>, outcome: &Outcome) -> Vec<JobAction> {
+fn job_actions(object: &Object<'_>, outcome: &Outcome) -> Vec<Action> {
     let mut actions = Vec::new();
     if !matches!(object.workload, Ok(kind) if kind != WorkloadKind::Pod) {
         return actions;
@@ -142,8 +133,8 @@ fn job_actions(object: &Object<'_>, outcome: &Outcome) -> Vec<JobAction> {
         };
         for (key, value) in members.into_iter().filter(|(key, _)| key != INJECTED) {
             let there = object.metadata(map).is_some_and(|map| map.get(&key).is_some());
-            actions.push(JobAction {
-                field: format!("{map}.{key}"),
+            actions.push(Action {
+                field: format!("{map}.{key}").into(),
                 action: if there { ActionKind::Merged } else { ActionKind::Added },
                 value: value.as_str().map(str::to_owned),
                 reason: if there { Reason::StrategyNormalised } else { Reason::Required },

@@ -40,21 +40,6 @@ struct Page {
     files: bool,
 }
 
-/// A row of a table.
-struct Row<'a> {
-    mark: char,
-    field: &'a str,
-    value: &'a str,
-    reason: Reason,
-}
-
-impl<'a> Row<'a> {
-    fn of(action: &'a Action) -> Self {
-        let value = action.value.as_deref().unwrap_or_default();
-        Self { mark: mark(action.action), field: &action.field, value, reason: action.reason }
-    }
-}
-
 const fn mark(action: ActionKind) -> char {
     match action {
         ActionKind::Added => '+',
@@ -85,13 +70,7 @@ impl Page {
         }
         if !entry.actions.is_empty() {
             self.line(2, "the job's own metadata");
-            let rows = entry.actions.iter().map(|action| Row {
-                mark: mark(action.action),
-                field: &action.field,
-                value: action.value.as_deref().unwrap_or_default(),
-                reason: action.reason,
-            });
-            self.table(&rows.collect::<Vec<_>>());
+            self.table(&entry.actions);
         }
         // The reason for the object is above; only an opt-out is copied to its templates.
         for template in entry.templates.iter().filter(|it| entry.injected || !it.actions.is_empty()) {
@@ -114,31 +93,30 @@ impl Page {
             }
             None => self.line(2, &title),
         }
-        self.table(&template.actions.iter().map(Row::of).collect::<Vec<_>>());
+        self.table(&template.actions);
         for container in &template.containers {
             self.line(4, &format!("container {}", container.name));
-            self.table(&container.actions.iter().map(Row::of).collect::<Vec<_>>());
+            self.table(&container.actions);
         }
     }
 
-    fn table(&mut self, rows: &[Row<'_>]) {
-        let fits = |row: &Row<'_>| row.value.chars().count() <= MAX_VALUE_WIDTH;
-        let below = |row: &Row<'_>| match row.value.split(':').count() {
-            1 => "(below)".to_owned(),
-            count => format!("({count} below)"),
+    fn table(&mut self, rows: &[Action]) {
+        let value = |row: &Action| row.value.clone().unwrap_or_default();
+        let fits = |value: &str| value.chars().count() <= MAX_VALUE_WIDTH;
+        let shown = |row: &Action| match (value(row), value(row).split(':').count()) {
+            (value, _) if fits(&value) => value,
+            (_, 1) => "(below)".to_owned(),
+            (_, count) => format!("({count} below)"),
         };
-        let values: Vec<String> =
-            rows.iter().map(|row| if fits(row) { row.value.to_owned() } else { below(row) }).collect();
-        let field_width = rows.iter().map(|row| row.field.chars().count()).max().unwrap_or_default();
-        let value_width = values.iter().map(|value| value.chars().count()).max().unwrap_or_default();
-        for (row, value) in rows.iter().zip(&values) {
-            let reason = short(row.reason);
-            let line = format!("{} {:field_width$}  {value:value_width$}  {reason}", row.mark, row.field);
+        let width = |text: &str| text.chars().count();
+        let field_width = rows.iter().map(|row| width(&row.field)).max().unwrap_or_default();
+        let value_width = rows.iter().map(|row| width(&shown(row))).max().unwrap_or_default();
+        for row in rows {
+            let (mark, field, shown, reason) = (mark(row.action), &row.field, shown(row), short(row.reason));
+            let line = format!("{mark} {field:field_width$}  {shown:value_width$}  {reason}");
             self.line(6, line.trim_end());
-            if !fits(row) {
-                for part in row.value.split(':') {
-                    self.line(10, part);
-                }
+            if !fits(&value(row)) {
+                value(row).split(':').for_each(|part| self.line(10, part));
             }
         }
     }

@@ -1,9 +1,12 @@
 //! Prints patched documents as YAML, JSON or operations.
 
+use std::fmt::Display;
 use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
 
 use anyhow::Context;
 use swansong::manifest::data::Data;
+use swansong::manifest::objects::Object;
 
 use super::input::Input;
 use super::patch::Patched;
@@ -22,8 +25,33 @@ pub(crate) enum Format {
     Patch,
 }
 
+/// Messages about objects, one per line.
+#[derive(Debug, Default)]
+pub(crate) struct Messages(String);
+
+impl Messages {
+    pub(crate) fn add(&mut self, level: &str, object: &Object<'_>, message: impl Display) {
+        let line = format!("{level}: {} {}: {message}", object.kind, object.place());
+        self.0.push_str(&printable(&line));
+        self.0.push('\n');
+    }
+}
+
+/// Prints patched documents, after the messages on standard error.
+pub(crate) fn print_patched(
+    inputs: &[Input],
+    patched: &[Vec<Patched>],
+    format: Format,
+    messages: &Messages,
+) -> anyhow::Result<ExitCode> {
+    let output = render(inputs, patched, format)?;
+    eprint!("{}", messages.0);
+    print(&output)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Formats the whole output.
-pub(crate) fn render(inputs: &[Input], patched: &[Vec<Patched>], format: Format) -> anyhow::Result<String> {
+fn render(inputs: &[Input], patched: &[Vec<Patched>], format: Format) -> anyhow::Result<String> {
     match format {
         Format::Yaml => Ok(yaml(inputs, patched)),
         Format::Json => json(patched),

@@ -3,18 +3,17 @@
 //! A list of one node's metadata instead of an informer: memory doesn't grow with the cluster.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use arc_swap::ArcSwap;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ListParams};
 use swansong_api::labels::DUMP_READY;
 use swansong_inject::policy::NodeReadiness;
 use swansong_runtime::kube::error_message;
 use swansong_webhook::config::Config;
-use swansong_webhook::ready_nodes::{LastSeen, ReadyNodes};
+use swansong_webhook::ready_nodes::ReadyNodes;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
@@ -23,10 +22,10 @@ use super::USER_AGENT;
 /// Timeout of a request to the API server.
 const API_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Polls for ready nodes and stores what it finds in [`LastSeen`].
+/// Polls for ready nodes and stores what it finds in the channel.
 pub(super) struct ReadyNodePoller {
-    config: Arc<ArcSwap<Config>>,
-    seen: Arc<LastSeen>,
+    config: watch::Receiver<Config>,
+    seen: watch::Sender<ReadyNodes>,
     interval: Duration,
     client: Option<kube::Client>,
     /// The last error that was logged.
@@ -34,7 +33,11 @@ pub(super) struct ReadyNodePoller {
 }
 
 impl ReadyNodePoller {
-    pub(super) fn new(config: Arc<ArcSwap<Config>>, seen: Arc<LastSeen>, interval: Duration) -> Self {
+    pub(super) fn new(
+        config: watch::Receiver<Config>,
+        seen: watch::Sender<ReadyNodes>,
+        interval: Duration,
+    ) -> Self {
         // An interval of zero would be a busy loop.
         let interval = interval.max(Duration::from_millis(10));
         Self { config, seen, interval, client: None, last_error: None }
@@ -42,11 +45,11 @@ impl ReadyNodePoller {
 
     pub(super) async fn run(mut self) -> Infallible {
         loop {
-            if self.config.load().policy().node_readiness == NodeReadiness::Require {
+            if self.config.borrow().policy().node_readiness == NodeReadiness::Require {
                 let result = self.poll().await;
                 self.record(result);
             } else {
-                self.seen.set(ReadyNodes::Unknown);
+                self.seen.send_replace(ReadyNodes::Unknown);
                 self.client = None;
                 self.last_error = None;
             }
@@ -81,7 +84,7 @@ impl ReadyNodePoller {
         match result {
             Ok(now) => {
                 self.last_error = None;
-                let previous = self.seen.set(now);
+                let previous = self.seen.send_replace(now);
                 if previous != now && now == ReadyNodes::None {
                     warn!(
                         label = DUMP_READY,
@@ -92,7 +95,7 @@ impl ReadyNodePoller {
                 }
             }
             Err(error) => {
-                self.seen.set(ReadyNodes::Unknown);
+                self.seen.send_replace(ReadyNodes::Unknown);
                 let error = format!("{error:#}");
                 if self.last_error.as_ref() != Some(&error) {
                     warn!(error, "can't check whether a node is ready to dump");

@@ -2,18 +2,15 @@
 
 use std::convert::Infallible;
 use std::future::pending;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use swansong_reset_config::{Metrics, Policy};
-use swansong_runtime::backoff::{Backoff, RESTART};
 use swansong_runtime::kube::{config, is_in_cluster};
+use swansong_runtime::supervisor::{TaskError, Tasks, supervise};
 use swansong_webhook::config::Config;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
-use tracing::{info, warn};
+use tracing::info;
 
 use super::USER_AGENT;
 
@@ -60,68 +57,51 @@ impl Mode {
 /// What the controller runs with.
 pub(super) struct ResetConfig {
     pub(super) options: Options,
-    pub(super) config: Arc<ArcSwap<Config>>,
-    /// Reports that the configuration was reloaded.
-    pub(super) reloaded: watch::Receiver<()>,
+    pub(super) config: watch::Receiver<Config>,
     pub(super) metrics: Metrics,
 }
 
 impl ResetConfig {
-    /// Runs the controller, if enabled, and restarts it with a backoff whenever it ends.
+    /// Runs the controller, if enabled. It starts again with a backoff whenever it ends, and with other strategies.
     pub(super) async fn run(mut self) -> Infallible {
         if !self.options.mode.is_enabled() {
             return pending().await;
         }
         self.metrics.enabled.set(1);
-        let mut backoff = Backoff::new(RESTART);
         loop {
-            let started = Instant::now();
-            let triggers = self.config.load().policy().triggers.clone();
+            let triggers = self.config.borrow().policy().triggers.clone();
             let policy = Policy { triggers: triggers.clone(), grace_period: self.options.grace_period };
-            // A spawned task contains panics; the set aborts it together with this one.
-            let mut controller = JoinSet::new();
-            controller.spawn(run(policy, self.metrics.clone()));
-            let ended = tokio::select! {
-                ended = controller.join_next() => ended,
+            let metrics = self.metrics.clone();
+            let was_started = AtomicBool::new(false);
+            let start = move |_| {
+                if was_started.swap(true, Relaxed) {
+                    metrics.restarts.inc();
+                }
+                run(policy.clone(), metrics.clone())
+            };
+            let task = Tasks::default().add_optional("reset-config controller", Duration::MAX);
+            tokio::select! {
+                never = supervise(task, start) => match never {},
                 () = self.triggers_changed(&triggers) => {
                     info!("trigger strategies changed; restarting the reset-config controller");
-                    continue;
                 }
-            };
-            let problem = match ended {
-                Some(Ok(problem)) => problem,
-                Some(Err(panic)) => panic.to_string(),
-                None => "it was not spawned".to_owned(),
-            };
-            self.metrics.restarts.inc();
-            if started.elapsed() > RESTART.max {
-                backoff.reset();
             }
-            let delay = backoff.next_delay(None);
-            warn!(problem, ?delay, "reset-config controller ended, restarting it");
-            sleep(delay).await;
         }
     }
 
     /// Returns when the configuration names other strategies than these.
     async fn triggers_changed(&mut self, triggers: &[String]) {
-        while self.config.load().policy().triggers == triggers {
-            if self.reloaded.changed().await.is_err() {
-                // Without a configuration file there are no reloads.
-                return pending().await;
-            }
+        if self.config.wait_for(|config| config.policy().triggers != triggers).await.is_err() {
+            // Without a configuration file there are no reloads.
+            pending().await
         }
     }
 }
 
 /// Runs the controller until it ends, and returns why.
-async fn run(policy: Policy, metrics: Metrics) -> String {
-    let config = match config(USER_AGENT).await {
-        Ok(config) => config,
-        Err(error) => return format!("no cluster is configured: {error}"),
-    };
-    match swansong_reset_config::run(config, policy, metrics).await {
-        Ok(never) => match never {},
-        Err(error) => error.to_string(),
-    }
+async fn run(policy: Policy, metrics: Metrics) -> Result<Infallible, TaskError> {
+    let config = config(USER_AGENT).await;
+    let config = config.map_err(|error| TaskError(format!("no cluster is configured: {error}")))?;
+    let ended = swansong_reset_config::run(config, policy, metrics).await;
+    ended.map_err(|error| TaskError(error.to_string()))
 }

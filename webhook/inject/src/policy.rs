@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use serde::Deserialize;
 use swansong_api::ports;
 pub use swansong_api::preload::{LIBMSPTI, LIBTASKD};
 
@@ -125,7 +126,8 @@ impl fmt::Display for NamedPort {
 }
 
 /// Order of `LD_PRELOAD`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PreloadOrder {
     /// libmspti.so, libtaskd.so, then the user's own, as documented.
     #[default]
@@ -135,7 +137,8 @@ pub enum PreloadOrder {
 }
 
 /// What to do with an `LD_PRELOAD` entry whose value comes from a ConfigMap, Secret or field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PreloadValueFrom {
     /// Rename the entry and refer to it from a new `LD_PRELOAD`.
     #[default]
@@ -145,7 +148,8 @@ pub enum PreloadValueFrom {
 }
 
 /// Which nodes injected pods ask for, by the label that the node agent sets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum NodeReadiness {
     /// Pods ask for no particular nodes.
     #[default]

@@ -2,13 +2,10 @@
 
 use serde_saphyr::{Location, Spanned};
 
-use super::file::{At, Dump, Env, File, Image, Libraries, Order, Port, Ports, Preload, Readiness, ValueFrom};
+use super::file::{At, Dump, Env, File, Image, Libraries, Port, Ports, Preload};
 use super::{Config, Problem, Problems};
 use swansong_api::strategy;
-use swansong_inject::policy::{
-    ImageRule, NamedPort, NodeReadiness, Policy, PreloadOrder, PreloadValueFrom, SAVE_LIMITS,
-    preload_path_fault,
-};
+use swansong_inject::policy::{ImageRule, NamedPort, Policy, SAVE_LIMITS, preload_path_fault};
 
 /// What torchrun reads as defaults of its flags `--max-restarts` and `--monitor-interval`; the values are those of
 /// MindCluster's start scripts.
@@ -49,11 +46,7 @@ pub(super) fn check(file: File) -> Result<Config, Problems> {
     checker.ports(file.ports.unwrap_or_default());
     checker.env(file.env.unwrap_or_default(), file.torchrun_defaults.unwrap_or_default());
     checker.strategies(file.strategies);
-    checker.policy.node_readiness = match file.node_readiness {
-        None | Some(Readiness::Off) => NodeReadiness::Off,
-        Some(Readiness::Prefer) => NodeReadiness::Prefer,
-        Some(Readiness::Require) => NodeReadiness::Require,
-    };
+    checker.policy.node_readiness = file.node_readiness.unwrap_or_default();
     checker.dump(file.dump.unwrap_or_default());
     let strictness = file.strictness.unwrap_or_default();
     Problems::none_or(checker.problems, Config { policy: checker.policy, strictness })
@@ -123,16 +116,10 @@ impl Checker {
             self.policy.preload_keep_first.clone_from(patterns);
         }
         if let Some(order) = preload.order {
-            self.policy.preload_order = match order {
-                Order::First => PreloadOrder::First,
-                Order::Last => PreloadOrder::Last,
-            };
+            self.policy.preload_order = order;
         }
         if let Some(value_from) = preload.value_from {
-            self.policy.preload_value_from = match value_from {
-                ValueFrom::Reference => PreloadValueFrom::Reference,
-                ValueFrom::Skip => PreloadValueFrom::Skip,
-            };
+            self.policy.preload_value_from = value_from;
         }
     }
 

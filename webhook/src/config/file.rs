@@ -7,6 +7,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_saphyr::Spanned;
 
 use super::Strictness;
+use swansong_inject::policy::{NodeReadiness, PreloadOrder, PreloadValueFrom};
 
 /// A value with its position; `null` counts as absent, as when a section has only comments.
 pub(super) type At<T> = Option<Spanned<T>>;
@@ -20,7 +21,7 @@ pub(super) struct File {
     pub(super) env: Option<Env>,
     pub(super) torchrun_defaults: Option<bool>,
     pub(super) strategies: At<Vec<Spanned<String>>>,
-    pub(super) node_readiness: Option<Readiness>,
+    pub(super) node_readiness: Option<NodeReadiness>,
     pub(super) dump: Option<Dump>,
     pub(super) strictness: Option<Strictness>,
 }
@@ -45,31 +46,9 @@ pub(super) struct Image {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Preload {
-    pub(super) order: Option<Order>,
+    pub(super) order: Option<PreloadOrder>,
     pub(super) keep_first: Option<Vec<String>>,
-    pub(super) value_from: Option<ValueFrom>,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Order {
-    First,
-    Last,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum ValueFrom {
-    Reference,
-    Skip,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Readiness {
-    Off,
-    Prefer,
-    Require,
+    pub(super) value_from: Option<PreloadValueFrom>,
 }
 
 #[derive(Debug, Default, Deserialize)]

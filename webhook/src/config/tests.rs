@@ -190,14 +190,14 @@ fn the_last_good_configuration_stays_in_use() {
     let write = |text: &str| std::fs::write(&path, text).expect("written");
     write("strictness: deny\n");
     let mut watcher = ConfigWatcher::start(path.clone()).expect("sound");
-    let current = watcher.current();
-    assert_eq!(current.load().strictness(), Strictness::Deny);
+    let current = watcher.subscribe();
+    assert_eq!(current.borrow().strictness(), Strictness::Deny);
     assert_eq!(watcher.poll(), None);
 
     write("strictness: [\n");
     assert!(matches!(watcher.poll(), Some(ConfigEvent::Failed(_))));
     assert_eq!(watcher.poll(), None, "reported once");
-    assert_eq!(current.load().strictness(), Strictness::Deny);
+    assert_eq!(current.borrow().strictness(), Strictness::Deny);
 
     std::fs::remove_file(&path).expect("removed");
     assert!(matches!(watcher.poll(), Some(ConfigEvent::Failed(_))), "another error is reported");
@@ -206,5 +206,5 @@ fn the_last_good_configuration_stays_in_use() {
 
     write("strictness: warn\n");
     assert_eq!(watcher.poll(), Some(ConfigEvent::Reloaded));
-    assert_eq!(current.load().strictness(), Strictness::Warn);
+    assert_eq!(current.borrow().strictness(), Strictness::Warn);
 }

@@ -1,11 +1,10 @@
 use std::convert::Infallible;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use swansong_runtime::config::{poll, read};
+use swansong_runtime::config::{load, poll, read};
+use tokio::sync::watch;
 
 use super::{Config, ConfigError};
 
@@ -24,7 +23,7 @@ pub enum ConfigEvent {
 #[derive(Debug)]
 pub struct ConfigWatcher {
     path: PathBuf,
-    current: Arc<ArcSwap<Config>>,
+    current: watch::Sender<Config>,
     text_in_use: String,
     error: Option<String>,
 }
@@ -36,22 +35,17 @@ impl ConfigWatcher {
     ///
     /// When the file can't be read or isn't a valid configuration.
     pub fn start(path: PathBuf) -> Result<Self, ConfigError> {
-        let text = match read(&path) {
-            Ok(text) => text,
-            Err(error) => return Err(ConfigError::Read { path, error }),
-        };
-        match Config::parse(&text) {
-            Ok(config) => {
-                let current = Arc::new(ArcSwap::from_pointee(config));
-                Ok(Self { path, current, text_in_use: text, error: None })
-            }
-            Err(problems) => Err(ConfigError::Invalid { path, problems }),
-        }
+        let mut text_in_use = String::new();
+        let config = load(&path, |text| {
+            text.clone_into(&mut text_in_use);
+            Config::parse(text)
+        })?;
+        Ok(Self { path, current: watch::Sender::new(config), text_in_use, error: None })
     }
 
-    /// The configuration in use; later reloads replace the content.
-    pub fn current(&self) -> Arc<ArcSwap<Config>> {
-        Arc::clone(&self.current)
+    /// The configuration in use, now and after reloads.
+    pub fn subscribe(&self) -> watch::Receiver<Config> {
+        self.current.subscribe()
     }
 
     /// Checks the file once.
@@ -81,7 +75,7 @@ impl ConfigWatcher {
         }
         match Config::parse(&text) {
             Ok(config) => {
-                self.current.store(Arc::new(config));
+                self.current.send_replace(config);
                 self.text_in_use = text;
                 self.error = None;
                 Some(ConfigEvent::Reloaded)

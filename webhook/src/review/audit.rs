@@ -41,21 +41,21 @@ impl Annotations {
         match verdict {
             Verdict::Skipped(reason) => skipped.push_str(reason.as_str()),
             Verdict::Failed(reason) | Verdict::Shed(reason) | Verdict::Denied(reason) => {
-                annotations.put(FAILED, reason.as_str().to_owned());
+                annotations.put(FAILED, reason.as_str());
             }
             Verdict::Injected | Verdict::Complete => {}
         }
         if let Some(outcome) = outcome {
-            annotations.put(INJECTED, list(outcome, injected));
-            annotations.put(KEPT, list(outcome, kept));
+            annotations.put(INJECTED, &list(outcome, injected));
+            annotations.put(KEPT, &list(outcome, kept));
             if skipped.is_empty() {
                 skipped = list(outcome, left_out);
             }
         }
-        annotations.put(SKIPPED, skipped);
-        annotations.put(WARNINGS, reasons(warnings));
+        annotations.put(SKIPPED, &skipped);
+        annotations.put(WARNINGS, &reasons(warnings));
         if let Some(prefix) = subject.generate_name() {
-            annotations.put(GENERATE_NAME, printable(prefix.to_string()));
+            annotations.put(GENERATE_NAME, &printable(prefix.to_string()));
         }
         annotations
     }
@@ -64,10 +64,9 @@ impl Annotations {
         self.0.is_empty()
     }
 
-    fn put(&mut self, key: &'static str, value: String) {
+    fn put(&mut self, key: &'static str, value: &str) {
         if !value.is_empty() {
-            let value = if value.len() > LONGEST { cut(&value, LONGEST) } else { value };
-            self.0.push((key, value));
+            self.0.push((key, cut(value, LONGEST)));
         }
     }
 }
@@ -82,82 +81,50 @@ impl Serialize for Annotations {
     }
 }
 
-type Write = fn(&Action, &mut String);
-
-fn injected(action: &Action, out: &mut String) {
-    if matches!(action.action, ActionKind::Added | ActionKind::Merged) {
-        out.push_str(&action.field);
-    }
+fn injected(action: &Action) -> Option<String> {
+    matches!(action.action, ActionKind::Added | ActionKind::Merged).then(|| action.field.to_string())
 }
 
-fn kept(action: &Action, out: &mut String) {
-    if action.action == ActionKind::Kept && action.reason != Reason::AlreadyPresent {
-        write_reason(action, out);
-    }
+fn kept(action: &Action) -> Option<String> {
+    let is_kept = action.action == ActionKind::Kept && action.reason != Reason::AlreadyPresent;
+    is_kept.then(|| with_reason(action))
 }
 
-fn left_out(action: &Action, out: &mut String) {
-    if action.action == ActionKind::Skipped {
-        write_reason(action, out);
-    }
+fn left_out(action: &Action) -> Option<String> {
+    (action.action == ActionKind::Skipped).then(|| with_reason(action))
 }
 
-fn write_reason(action: &Action, out: &mut String) {
-    out.push_str(&action.field);
-    out.push('=');
-    out.push_str(action.reason.as_str());
+fn with_reason(action: &Action) -> String {
+    format!("{}={}", action.field, action.reason)
 }
 
 /// `Master/ascend: env.POD_IP env.TTP_PORT; Worker/ascend: env.POD_IP`. Empty entries are left out.
-fn list(outcome: &Outcome, write: Write) -> String {
-    // Room for the usual list of one container.
-    let mut list = String::with_capacity(128);
+fn list(outcome: &Outcome, text: fn(&Action) -> Option<String>) -> String {
+    let mut entries = Vec::new();
+    let mut add = |place: &str, actions: &[Action]| {
+        let fields: Vec<String> = actions.iter().filter_map(text).collect();
+        if !fields.is_empty() {
+            entries.push(format!("{place}: {}", fields.join(" ")));
+        }
+    };
     for template in &outcome.templates {
         // `Master` of `/spec/replicaSpecs/Master/template`; a Pod has but one template, without a path.
         let part = template.path.rsplit('/').nth(1).unwrap_or_default();
-        entry(&mut list, if part.is_empty() { "pod" } else { part }, "", &template.actions, write);
+        add(if part.is_empty() { "pod" } else { part }, &template.actions);
         for container in &template.containers {
-            entry(&mut list, part, &container.name, &container.actions, write);
+            add(format!("{part}/{}", container.name).trim_matches('/'), &container.actions);
         }
     }
-    list
-}
-
-fn entry(list: &mut String, part: &str, container: &str, actions: &[Action], write: Write) {
-    let before = list.len();
-    if !list.is_empty() {
-        list.push_str("; ");
-    }
-    list.push_str(part);
-    if !part.is_empty() && !container.is_empty() {
-        list.push('/');
-    }
-    list.push_str(container);
-    list.push(':');
-    let empty = list.len();
-    for action in actions {
-        let length = list.len();
-        list.push(' ');
-        write(action, list);
-        if list.len() == length + 1 {
-            list.truncate(length);
-        }
-    }
-    if list.len() == empty {
-        list.truncate(before);
-    }
+    entries.join("; ")
 }
 
 /// Each reason once, in the order of the warnings.
 fn reasons(warnings: &[&Warning]) -> String {
-    let mut reasons = String::new();
-    for (index, warning) in warnings.iter().enumerate() {
-        if warnings[..index].iter().all(|earlier| earlier.reason != warning.reason) {
-            if !reasons.is_empty() {
-                reasons.push(',');
-            }
-            reasons.push_str(warning.reason.as_str());
+    let mut reasons: Vec<&str> = Vec::new();
+    for warning in warnings {
+        if !reasons.contains(&warning.reason.as_str()) {
+            reasons.push(warning.reason.as_str());
         }
     }
-    reasons
+    reasons.join(",")
 }

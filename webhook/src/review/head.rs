@@ -5,10 +5,10 @@
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
 use super::Request;
-use super::name::{Names, Search};
+use super::name::Names;
 use swansong_inject::view::{Slot, Text};
 
 /// What was found; the object itself is never among it.
@@ -23,11 +23,18 @@ pub(super) struct Head<'a> {
 impl<'a> Head<'a> {
     /// Reads as far as the bytes are JSON in UTF-8, and no further than the object's name.
     pub(super) fn read(bytes: &'a [u8]) -> Self {
-        let text = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        Self::read_from(Level::Review, bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid()))
+    }
+
+    /// Reads an object no further than its name: the API server writes `metadata` before `spec`, where the bulk is.
+    pub(super) fn read_object(object: &'a str) -> Self {
+        Self::read_from(Level::Object, object)
+    }
+
+    fn read_from(level: Level, json: &'a str) -> Self {
         let mut head = Self::default();
         // The end of the bytes is an error, as is the end of the search; what was found until then counts.
-        let _ = Fill { head: &mut head, level: Level::Review }
-            .deserialize(&mut serde_json::Deserializer::from_str(text));
+        let _ = Fill { head: &mut head, level }.deserialize(&mut serde_json::Deserializer::from_str(json));
         head
     }
 }
@@ -36,8 +43,11 @@ impl<'a> Head<'a> {
 enum Level {
     Review,
     Request,
+    Object,
+    Metadata,
 }
 
+/// Fills a head from the members of one level, and ends the reading with an error when it has the object's name.
 struct Fill<'h, 'a> {
     head: &'h mut Head<'a>,
     level: Level,
@@ -73,7 +83,15 @@ impl<'de> Visitor<'de> for Fill<'_, 'de> {
                 (Level::Request, "name") => head.request.name = map.next_value()?,
                 (Level::Request, "namespace") => head.request.namespace = map.next_value()?,
                 (Level::Request, "operation") => head.request.operation = map.next_value()?,
-                (Level::Request, "object") => map.next_value_seed(Search::of(&mut head.names))?,
+                (Level::Request, "object") => {
+                    map.next_value_seed(Fill { head: &mut *head, level: Level::Object })?;
+                }
+                (Level::Object, "metadata") => {
+                    map.next_value_seed(Fill { head: &mut *head, level: Level::Metadata })?;
+                    return Err(A::Error::custom("found"));
+                }
+                (Level::Metadata, "name") => head.names.name = map.next_value()?,
+                (Level::Metadata, "generateName") => head.names.generate_name = map.next_value()?,
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }

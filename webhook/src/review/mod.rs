@@ -18,6 +18,7 @@ use std::str;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use strum::{IntoStaticStr, VariantArray};
 
 use self::head::Head;
 use self::name::Object;
@@ -52,7 +53,7 @@ pub struct Answer<'a> {
 }
 
 /// The kinds of object that logs and metrics distinguish.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
 pub enum Kind {
     /// Pod of core/v1.
     Pod,
@@ -64,22 +65,15 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Pod, Self::AscendJob, Self::VolcanoJob, Self::Other];
-
     /// The name in logs and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pod => "Pod",
-            Self::AscendJob => "AscendJob",
-            Self::VolcanoJob => "VolcanoJob",
-            Self::Other => "Other",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
 /// The result of a review.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Verdict {
     /// The object was changed.
     Injected,
@@ -97,15 +91,8 @@ pub enum Verdict {
 
 impl Verdict {
     /// The name in logs and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Injected => "injected",
-            Self::Complete => "complete",
-            Self::Skipped(_) => "skipped",
-            Self::Failed(_) => "failed",
-            Self::Shed(_) => "shed",
-            Self::Denied(_) => "denied",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// The reason, if the result has one.
@@ -151,20 +138,14 @@ pub enum NotAReview {
 }
 
 #[derive(Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(rename_all = "camelCase")]
 struct Review<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     api_version: Slot<Text<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     kind: Slot<Text<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     request: Slot<Request<'a>>,
-}
-
-impl Default for Review<'_> {
-    fn default() -> Self {
-        Self { api_version: Slot::Absent, kind: Slot::Absent, request: Slot::Absent }
-    }
 }
 
 #[derive(Deserialize, Default)]
@@ -246,7 +227,7 @@ fn answer_with(
     let handled = handled_kind(&request);
     let Decision { verdict, outcome, warning } = match target(&request, handled) {
         Ok((kind, json)) => Decision::of(strictness, catch_unwind(AssertUnwindSafe(|| core(kind, json)))),
-        Err(reason) => Decision { verdict: Verdict::Skipped(reason), outcome: None, warning: None },
+        Err(reason) => Decision::skipped(reason),
     };
     let Request { uid, namespace, name, object, .. } = request;
     let subject = Subject { namespace, name, object: Object::Raw(object) };
@@ -269,14 +250,9 @@ pub fn admit_unprocessed<'a>(head: &'a [u8], reason: Reason, config: &Config) ->
     let handled = handled_kind(&request);
     // The operation comes after the other fields that decide whether the review applies.
     let passed_over = request.operation.present().and_then(|_| applicable_kind(&request, handled).err());
-    let (verdict, warning) = match (passed_over, config.strictness()) {
-        (Some(reason), _) => (Verdict::Skipped(reason), None),
-        (None, Strictness::Warn) => {
-            (Verdict::Shed(reason), Some(Warning { reason, message: untimely(reason, ADMITTED) }))
-        }
-        (None, Strictness::Deny) => {
-            (Verdict::Denied(reason), Some(Warning { reason, message: untimely(reason, DENIED) }))
-        }
+    let Decision { verdict, warning, .. } = match passed_over {
+        Some(reason) => Decision::skipped(reason),
+        None => Decision::unprocessed(config.strictness(), Verdict::Shed(reason), untimely(reason)),
     };
     let Request { uid, namespace, name, .. } = request;
     let subject = Subject { namespace, name, object: Object::Searched(names) };
@@ -286,16 +262,12 @@ pub fn admit_unprocessed<'a>(head: &'a [u8], reason: Reason, config: &Config) ->
     Some(Answer { body, kind: label(handled), verdict, warnings, subject })
 }
 
-const ADMITTED: &str = "the object was admitted unchanged";
-const DENIED: &str = "the request was denied";
-
-fn untimely(reason: Reason, consequence: &str) -> String {
-    let fault = match reason {
+const fn untimely(reason: Reason) -> &'static str {
+    match reason {
         Reason::Overloaded => "too many large reviews came at a time",
         Reason::BodyTimeout => "the review took too long to arrive",
         _ => "the review could not be answered in time",
-    };
-    format!("{fault}; {consequence}")
+    }
 }
 
 fn read(body: &[u8]) -> Result<Request<'_>, NotAReview> {
@@ -370,17 +342,27 @@ impl Decision {
                 };
                 Self { verdict, outcome: Some(outcome), warning: None }
             }
-            Ok(Err(error)) => Self::failed(strictness, Reason::ObjectInvalid, &shape_fault(&error)),
-            Err(_) => {
-                Self::failed(strictness, Reason::InternalError, "Swansong failed on it; please report this")
+            Ok(Err(error)) => {
+                Self::unprocessed(strictness, Verdict::Failed(Reason::ObjectInvalid), &shape_fault(&error))
             }
+            Err(_) => Self::unprocessed(
+                strictness,
+                Verdict::Failed(Reason::InternalError),
+                "Swansong failed on it; please report this",
+            ),
         }
     }
 
-    fn failed(strictness: Strictness, reason: Reason, fault: &str) -> Self {
+    const fn skipped(reason: Reason) -> Self {
+        Self { verdict: Verdict::Skipped(reason), outcome: None, warning: None }
+    }
+
+    /// `admitted` is the verdict unless the request is denied.
+    fn unprocessed(strictness: Strictness, admitted: Verdict, fault: &str) -> Self {
+        let reason = admitted.reason().unwrap_or(Reason::InternalError);
         let (verdict, consequence) = match strictness {
-            Strictness::Warn => (Verdict::Failed(reason), ADMITTED),
-            Strictness::Deny => (Verdict::Denied(reason), DENIED),
+            Strictness::Warn => (admitted, "the object was admitted unchanged"),
+            Strictness::Deny => (Verdict::Denied(reason), "the request was denied"),
         };
         let message = format!("{fault}; {consequence}");
         Self { verdict, outcome: None, warning: Some(Warning { reason, message }) }

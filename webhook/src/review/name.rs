@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::head::Head;
 use super::text;
 use swansong_inject::view::{Slot, Text};
 
@@ -31,7 +31,9 @@ pub(super) enum Object<'a> {
 impl<'a> Object<'a> {
     fn names(&self) -> Names<'a> {
         match self {
-            Self::Raw(object) => object.map(|object| names(object.get())).unwrap_or_default(),
+            Self::Raw(object) => {
+                object.map(|object| Head::read_object(object.get()).names).unwrap_or_default()
+            }
             Self::Searched(names) => names.clone(),
         }
     }
@@ -72,68 +74,8 @@ impl fmt::Display for Subject<'_> {
 /// What is there of `metadata.name` and `metadata.generateName`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Names<'a> {
-    name: Slot<Text<'a>>,
-    generate_name: Slot<Text<'a>>,
-}
-
-/// Reads no further than it must: the API server writes `metadata` before `spec`, where the bulk is.
-fn names(object: &str) -> Names<'_> {
-    let mut names = Names::default();
-    // An error ends the reading, also after success; what was found until then counts.
-    let _ = Search::of(&mut names).deserialize(&mut serde_json::Deserializer::from_str(object));
-    names
-}
-
-#[derive(Clone, Copy)]
-enum Level {
-    Object,
-    Metadata,
-}
-
-/// Searches an object for its names, and ends the reading with an error when it has them.
-pub(super) struct Search<'f, 'a> {
-    found: &'f mut Names<'a>,
-    level: Level,
-}
-
-impl<'f, 'a> Search<'f, 'a> {
-    pub(super) const fn of(found: &'f mut Names<'a>) -> Self {
-        Self { found, level: Level::Object }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Search<'_, 'de> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Search<'_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self { found, level } = self;
-        while let Some(key) = map.next_key::<Text<'de>>()? {
-            match (level, &*key) {
-                (Level::Object, "metadata") => {
-                    map.next_value_seed(Search { found: &mut *found, level: Level::Metadata })?;
-                    return Err(A::Error::custom("found"));
-                }
-                (Level::Metadata, "name") => found.name = map.next_value()?,
-                (Level::Metadata, "generateName") => found.generate_name = map.next_value()?,
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        Ok(())
-    }
+    pub(super) name: Slot<Text<'a>>,
+    pub(super) generate_name: Slot<Text<'a>>,
 }
 
 #[cfg(test)]

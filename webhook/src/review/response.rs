@@ -131,5 +131,5 @@ fn shown_warnings(warnings: &[&Warning]) -> Vec<String> {
 
 fn line(warning: &Warning) -> String {
     let line = format!("swansong: {}: {}", warning.reason, warning.message);
-    printable(if line.len() > LONGEST_WARNING { cut(&line, LONGEST_WARNING) } else { line })
+    printable(cut(&line, LONGEST_WARNING))
 }

@@ -3,7 +3,6 @@
 use std::sync::atomic::AtomicI64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -11,6 +10,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use strum::VariantArray as _;
+use swansong_runtime::metrics::registered;
 
 use crate::review::{Answer, Kind, Verdict};
 use swansong_inject::reason::Reason;
@@ -55,10 +55,10 @@ impl Refusal {
 /// Metrics of reviews and of the configuration.
 #[derive(Debug)]
 pub struct Metrics {
-    reviews: Family<ReviewLabels, Counter>,
-    warnings: Family<ReasonLabels, Counter>,
-    unprocessed: Family<ReasonLabels, Counter>,
-    refusals: Family<CauseLabels, Counter>,
+    reviews: Family<[(&'static str, &'static str); 3], Counter>,
+    warnings: Family<Label, Counter>,
+    unprocessed: Family<Label, Counter>,
+    refusals: Family<Label, Counter>,
     pub(super) duration: Histogram,
     pub(super) in_flight: Gauge<i64, AtomicI64>,
     pub(super) large_bodies: Gauge<i64, AtomicI64>,
@@ -66,75 +66,51 @@ pub struct Metrics {
     config_loaded: Gauge<i64, AtomicI64>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReviewLabels {
-    kind: &'static str,
-    result: &'static str,
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReasonLabels {
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CauseLabels {
-    cause: &'static str,
-}
+type Label = [(&'static str, &'static str); 1];
 
 impl Metrics {
+    /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
+        let duration = Histogram::new(DURATION_BUCKETS);
+        let help = "Time from the last byte of a review to its response";
+        registry.register("review_duration_seconds", help, duration.clone());
+        let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "Version of the program", version);
         let metrics = Self {
-            reviews: Family::default(),
-            warnings: Family::default(),
-            unprocessed: Family::default(),
-            refusals: Family::default(),
-            duration: Histogram::new(DURATION_BUCKETS),
-            in_flight: Gauge::default(),
-            large_bodies: Gauge::default(),
-            config_failures: Counter::default(),
-            config_loaded: Gauge::default(),
+            reviews: registered(
+                registry,
+                "reviews",
+                "Admission reviews answered, by kind of object, result and reason",
+            ),
+            warnings: registered(registry, "review_warnings", "Warnings sent to users, by reason"),
+            unprocessed: registered(
+                registry,
+                "reviews_unprocessed",
+                "Admission reviews admitted or denied without being processed, by reason",
+            ),
+            refusals: registered(
+                registry,
+                "requests_refused",
+                "Requests that got no admission response, by cause",
+            ),
+            duration,
+            in_flight: registered(registry, "requests_in_flight", "Requests being read or answered"),
+            large_bodies: registered(
+                registry,
+                "large_body_bytes",
+                "Memory reserved for reviews larger than 16 KiB",
+            ),
+            config_failures: registered(
+                registry,
+                "config_reload_failures",
+                "Times that the configuration file was unusable",
+            ),
+            config_loaded: registered(
+                registry,
+                "config_loaded_timestamp_seconds",
+                "When the configuration in use was loaded",
+            ),
         };
-        let r = registry;
-        r.register("build", "Version of the program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
-        r.register(
-            "review_duration_seconds",
-            "Time from the last byte of a review to its response",
-            metrics.duration.clone(),
-        );
-        r.register(
-            "reviews",
-            "Admission reviews answered, by kind of object, result and reason",
-            metrics.reviews.clone(),
-        );
-        r.register("review_warnings", "Warnings sent to users, by reason", metrics.warnings.clone());
-        r.register(
-            "reviews_unprocessed",
-            "Admission reviews admitted or denied without being processed, by reason",
-            metrics.unprocessed.clone(),
-        );
-        r.register(
-            "requests_refused",
-            "Requests that got no admission response, by cause",
-            metrics.refusals.clone(),
-        );
-        r.register("requests_in_flight", "Requests being read or answered", metrics.in_flight.clone());
-        r.register(
-            "large_body_bytes",
-            "Memory reserved for reviews larger than 16 KiB",
-            metrics.large_bodies.clone(),
-        );
-        r.register(
-            "config_reload_failures",
-            "Times that the configuration file was unusable",
-            metrics.config_failures.clone(),
-        );
-        r.register(
-            "config_loaded_timestamp_seconds",
-            "When the configuration in use was loaded",
-            metrics.config_loaded.clone(),
-        );
         metrics.create_series();
         metrics
     }
@@ -143,33 +119,33 @@ impl Metrics {
     fn create_series(&self) {
         for kind in [Kind::Pod, Kind::AscendJob, Kind::VolcanoJob] {
             for verdict in [Verdict::Injected, Verdict::Complete, Verdict::Failed(Reason::InternalError)] {
-                self.reviews.get_or_create_owned(&ReviewLabels::new(kind, verdict));
+                self.reviews.get_or_create_owned(&review_labels(kind, verdict));
             }
         }
         let refused = Refusal::VARIANTS.iter().filter_map(|refusal| refusal.unprocessed());
         for reason in refused.chain([Reason::ObjectInvalid, Reason::InternalError, Reason::DeadlineExceeded])
         {
-            self.unprocessed.get_or_create_owned(&ReasonLabels::new(reason));
+            self.unprocessed.get_or_create_owned(&[("reason", reason.as_str())]);
         }
         for refusal in Refusal::VARIANTS {
-            self.refusals.get_or_create_owned(&CauseLabels { cause: refusal.as_str() });
+            self.refusals.get_or_create_owned(&[("cause", refusal.as_str())]);
         }
     }
 
     pub(super) fn answered(&self, answer: &Answer<'_>) {
-        self.reviews.get_or_create(&ReviewLabels::new(answer.kind, answer.verdict)).inc();
+        self.reviews.get_or_create(&review_labels(answer.kind, answer.verdict)).inc();
         if let Some(reason) = answer.verdict.unprocessed() {
-            self.unprocessed.get_or_create(&ReasonLabels::new(reason)).inc();
+            self.unprocessed.get_or_create(&[("reason", reason.as_str())]).inc();
         }
         for reason in &answer.warnings {
-            self.warnings.get_or_create(&ReasonLabels::new(*reason)).inc();
+            self.warnings.get_or_create(&[("reason", reason.as_str())]).inc();
         }
     }
 
     pub(super) fn refused(&self, refusal: Refusal) {
-        self.refusals.get_or_create(&CauseLabels { cause: refusal.as_str() }).inc();
+        self.refusals.get_or_create(&[("cause", refusal.as_str())]).inc();
         if let Some(reason) = refusal.unprocessed() {
-            self.unprocessed.get_or_create(&ReasonLabels::new(reason)).inc();
+            self.unprocessed.get_or_create(&[("reason", reason.as_str())]).inc();
         }
     }
 
@@ -185,17 +161,9 @@ impl Metrics {
     }
 }
 
-impl ReviewLabels {
-    fn new(kind: Kind, verdict: Verdict) -> Self {
-        let reason = verdict.reason().map_or("", Reason::as_str);
-        Self { kind: kind.as_str(), result: verdict.as_str(), reason }
-    }
-}
-
-impl ReasonLabels {
-    fn new(reason: Reason) -> Self {
-        Self { reason: reason.as_str() }
-    }
+fn review_labels(kind: Kind, verdict: Verdict) -> [(&'static str, &'static str); 3] {
+    let reason = verdict.reason().map_or("", Reason::as_str);
+    [("kind", kind.as_str()), ("result", verdict.as_str()), ("reason", reason)]
 }
 
 #[cfg(test)]

@@ -5,16 +5,15 @@ mod deadlines;
 mod metrics;
 mod mutate;
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use prometheus_client::registry::Registry;
-use swansong_runtime::http::{self, BindError, ConnectionMetrics, Health, Timeouts, Tls, bind, encode};
-use tokio::sync::oneshot;
+use swansong_runtime::http::{self, BindError, ConnectionMetrics, Health, Tls, bind, encode};
+use swansong_runtime::log_limiter::LogLimiter;
+use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -23,7 +22,10 @@ pub use self::metrics::Metrics;
 use self::body::BodyLimits;
 use self::mutate::Shared;
 use crate::config::Config;
-use crate::ready_nodes::LastSeen;
+use crate::ready_nodes::ReadyNodes;
+
+/// Log lines per second, for reviews that weren't processed and for those with warnings each.
+const LOG_LINES: u32 = 20;
 
 /// Whether there is a certificate to serve with.
 pub type HasCertificate = Box<dyn Fn() -> bool + Send + Sync>;
@@ -31,66 +33,18 @@ pub type HasCertificate = Box<dyn Fn() -> bool + Send + Sync>;
 /// Limits on what clients may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Open connections; each carries one request at a time.
-    pub connections: usize,
-    /// Connections in the TLS handshake, in addition to the open ones.
-    pub handshakes: usize,
-    /// Size of a review in bytes. The API server limits a request to 3 MiB, and a review holds up to two copies of it.
+    /// Limits of connections; each carries one request at a time.
+    pub connections: http::Limits,
+    /// Size of a review in bytes.
     pub body: u64,
     /// Memory for all bodies larger than 16 KiB, in bytes.
     pub large_bodies: u64,
-    /// Timeout of a TLS handshake.
-    pub handshake: Duration,
     /// Time for a review's body to arrive; half of the API server's timeout if that is shorter.
     pub review: Duration,
-    /// Time without a request. Longer than the 90 s after which the API server closes an idle connection: if the webhook
-    /// closed first, a request could be on its way.
-    pub idle: Duration,
-    /// Time from the first byte of a request's head to the last.
-    pub head: Duration,
-    /// Time for a client to read its response.
-    pub write: Duration,
     /// Time from SIGTERM until connections are closed, so that the cluster notices that this replica is unready.
     pub drain_delay: Duration,
     /// Time for requests in flight after that.
     pub drain: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections: 1024,
-            handshakes: 1024,
-            body: 8 << 20,
-            large_bodies: 64 << 20,
-            handshake: Duration::from_secs(5),
-            review: Duration::from_secs(3),
-            idle: Duration::from_mins(2),
-            head: Duration::from_secs(5),
-            write: Duration::from_secs(5),
-            drain_delay: Duration::from_secs(5),
-            drain: Duration::from_secs(10),
-        }
-    }
-}
-
-impl Limits {
-    fn of_connections(&self) -> http::Limits {
-        http::Limits {
-            connections: self.connections,
-            pending: self.handshakes,
-            // A client that was active within the last second may be between two requests.
-            min_idle: Duration::from_secs(1),
-            timeouts: Timeouts {
-                handshake: self.handshake,
-                idle: self.idle,
-                head: self.head,
-                // Reviews have separate deadlines; this one ends requests that those can't end.
-                request: self.review.saturating_mul(2) + Duration::from_mins(1),
-                write: self.write,
-            },
-        }
-    }
 }
 
 /// The parts of a [`Server`].
@@ -104,9 +58,9 @@ pub struct Parts {
     /// Whether there is a certificate to serve with.
     pub has_certificate: HasCertificate,
     /// The configuration in use.
-    pub config: Arc<ArcSwap<Config>>,
+    pub config: watch::Receiver<Config>,
     /// Whether there are nodes that a job may be made to require.
-    pub ready_nodes: Arc<LastSeen>,
+    pub ready_nodes: watch::Receiver<ReadyNodes>,
     /// Metrics of reviews.
     pub metrics: Arc<Metrics>,
     /// Everything that `/metrics` shows; the server adds its connections.
@@ -115,21 +69,13 @@ pub struct Parts {
     pub limits: Limits,
 }
 
-impl fmt::Debug for Parts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parts")
-            .field("listen", &self.listen)
-            .field("health_listen", &self.health_listen)
-            .field("limits", &self.limits)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A server whose ports are open.
 #[derive(Debug)]
 pub struct Server {
-    address: SocketAddr,
-    health_address: SocketAddr,
+    /// Address for reviews, with the port that was chosen.
+    pub address: SocketAddr,
+    /// Address for health and metrics, with the port that was chosen.
+    pub health_address: SocketAddr,
     draining: Arc<AtomicBool>,
     limits: Limits,
     reviews: http::Server,
@@ -145,12 +91,22 @@ impl Server {
         let connection_metrics = ConnectionMetrics::register(&mut registry);
         let draining = Arc::new(AtomicBool::new(false));
         let bodies = BodyLimits::new(&limits, Arc::clone(&metrics));
-        let shared = Shared::new(config, ready_nodes, metrics, bodies, limits.review, Arc::clone(&draining));
+        let log_limiter = || LogLimiter::new(LOG_LINES, Duration::from_secs(1));
+        let shared = Shared {
+            config,
+            ready_nodes,
+            metrics,
+            bodies,
+            review_timeout: limits.review,
+            draining: Arc::clone(&draining),
+            unprocessed_log: log_limiter(),
+            warnings_log: log_limiter(),
+        };
         let reviews = http::Server {
             listener,
             tls: Some(parts.tls),
             router: mutate::router(Arc::new(shared)),
-            limits: limits.of_connections(),
+            limits: limits.connections,
             metrics: connection_metrics,
         };
         let is_draining = Arc::clone(&draining);
@@ -168,16 +124,6 @@ impl Server {
             metrics: ConnectionMetrics::default(),
         };
         Ok(Self { address, health_address, draining, limits, reviews, health })
-    }
-
-    /// Address for reviews, with the port that was chosen.
-    pub const fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Address for health and metrics, with the port that was chosen.
-    pub const fn health_address(&self) -> SocketAddr {
-        self.health_address
     }
 
     /// Serves from `ready`, when there is a certificate, until `stop`.

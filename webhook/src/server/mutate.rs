@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -14,6 +13,7 @@ use axum::response::Response;
 use axum::routing::post;
 use swansong_runtime::http::GaugeGuard;
 use swansong_runtime::log_limiter::LogLimiter;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, enabled, info, warn};
 
@@ -21,41 +21,23 @@ use super::body::{BodyLimits, ReadError};
 use super::deadlines::ReviewDeadlines;
 use super::metrics::{Metrics, Refusal};
 use crate::config::Config;
-use crate::ready_nodes::LastSeen;
+use crate::ready_nodes::ReadyNodes;
 use crate::review::{self, Answer, NotAReview};
 use swansong_inject::reason::Reason;
-
-/// Log lines per second, for reviews that weren't processed and for those with warnings each.
-const LOG_LINES: u32 = 20;
 
 /// What the handler of reviews works with.
 #[derive(Debug)]
 pub(super) struct Shared {
-    config: Arc<ArcSwap<Config>>,
-    ready_nodes: Arc<LastSeen>,
-    metrics: Arc<Metrics>,
-    bodies: BodyLimits,
+    pub(super) config: watch::Receiver<Config>,
+    pub(super) ready_nodes: watch::Receiver<ReadyNodes>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) bodies: BodyLimits,
     /// The longest that a review's body may take to arrive.
-    review_timeout: Duration,
+    pub(super) review_timeout: Duration,
     /// While draining, each response asks its client to use another connection.
-    draining: Arc<AtomicBool>,
-    unprocessed_log: LogLimiter,
-    warnings_log: LogLimiter,
-}
-
-impl Shared {
-    pub(super) fn new(
-        config: Arc<ArcSwap<Config>>,
-        ready_nodes: Arc<LastSeen>,
-        metrics: Arc<Metrics>,
-        bodies: BodyLimits,
-        review_timeout: Duration,
-        draining: Arc<AtomicBool>,
-    ) -> Self {
-        let log = || LogLimiter::new(LOG_LINES, Duration::from_secs(1));
-        let (unprocessed_log, warnings_log) = (log(), log());
-        Self { config, ready_nodes, metrics, bodies, review_timeout, draining, unprocessed_log, warnings_log }
-    }
+    pub(super) draining: Arc<AtomicBool>,
+    pub(super) unprocessed_log: LogLimiter,
+    pub(super) warnings_log: LogLimiter,
 }
 
 pub(super) fn router(shared: Arc<Shared>) -> Router {
@@ -89,7 +71,7 @@ impl Shared {
             // The API server doesn't read the response any more, but the object is counted as unprocessed.
             return self.shed(Reason::DeadlineExceeded, body, true);
         }
-        match review::answer(body, &self.config.load(), self.ready_nodes.get()) {
+        match review::answer(body, &self.config.borrow(), *self.ready_nodes.borrow()) {
             Ok(answer) => {
                 self.metrics.duration.observe(start.elapsed().as_secs_f64());
                 self.respond(answer)
@@ -101,7 +83,7 @@ impl Shared {
     /// Admits an object without processing it, if the head of its review has the uid that a response needs. Otherwise the
     /// API server applies its failure policy.
     fn shed(&self, reason: Reason, head: &[u8], is_drained: bool) -> Response {
-        if let Some(answer) = review::admit_unprocessed(head, reason, &self.config.load()) {
+        if let Some(answer) = review::admit_unprocessed(head, reason, &self.config.borrow()) {
             let mut response = self.respond(answer);
             if !is_drained {
                 close(&mut response);
