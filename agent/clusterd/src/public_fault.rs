@@ -319,7 +319,7 @@ mod tests {
             mut devices in prop::collection::btree_set(0u32..32, 1..=32).prop_map(Vec::from_iter),
         ) {
             devices.reverse();
-            let fault = PublicFault { devices, location, description, ..valid_fault() };
+            let fault = PublicFault { location, devices, description, ..valid_fault() };
             let fault = fault.finish().expect("the rest is valid");
             prop_assert_eq!(fault.validate(), Ok(()));
             prop_assert!(fault.devices.is_sorted());

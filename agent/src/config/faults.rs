@@ -182,12 +182,14 @@ fn optional_namespace(name: String) -> Result<Option<String>, String> {
     Ok(Some(name).filter(|name| !name.is_empty()))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "all parsers of values have this form")]
 fn level(name: String) -> Result<Level, String> {
     let names = || Level::VARIANTS.iter().map(Level::to_string).collect::<Vec<_>>().join(", ");
     Level::from_name(&name).ok_or_else(|| format!("{name:?} isn't a level; choose one of {}", names()))
 }
 
 /// A duration in a rule, which has its own limits.
+#[expect(clippy::needless_pass_by_value, reason = "all parsers of values have this form")]
 fn time(text: String) -> Result<Duration, String> {
     humantime::parse_duration(&text).map_err(|_| format!("{text:?} isn't a duration; write it as 20s or 24h"))
 }

@@ -184,6 +184,7 @@ fn host_and_port(address: String) -> Result<String, String> {
     if is_valid { Ok(address) } else { Err(format!("{address:?} isn't `host:port`, such as 10.0.0.1:8899")) }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "all parsers of values have this form")]
 fn check_name(name: String) -> Result<CheckName, String> {
     let names = || variant_names(|name: CheckName| name.as_str());
     name.parse().map_err(|_| format!("{name:?} isn't a check; choose one of {}", names()))
@@ -206,6 +207,7 @@ pub(super) fn interval(min: Duration) -> impl Fn(String) -> Result<Duration, Str
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "all parsers of values have this form")]
 fn duration(text: String) -> Result<Duration, String> {
     let parsed = humantime::parse_duration(&text).ok();
     let valid = parsed.filter(|time| !time.is_zero() && *time <= Duration::from_hours(1));

@@ -91,19 +91,19 @@ impl Resource for PodObject {
     type DynamicType = ();
     type Scope = NamespaceResourceScope;
 
-    fn kind(_: &()) -> Cow<'_, str> {
+    fn kind((): &()) -> Cow<'_, str> {
         Pod::kind(&())
     }
 
-    fn group(_: &()) -> Cow<'_, str> {
+    fn group((): &()) -> Cow<'_, str> {
         Pod::group(&())
     }
 
-    fn version(_: &()) -> Cow<'_, str> {
+    fn version((): &()) -> Cow<'_, str> {
         Pod::version(&())
     }
 
-    fn plural(_: &()) -> Cow<'_, str> {
+    fn plural((): &()) -> Cow<'_, str> {
         Pod::plural(&())
     }
 
