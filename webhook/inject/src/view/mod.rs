@@ -5,6 +5,7 @@
 
 mod affinity;
 mod json;
+mod volume;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -15,6 +16,7 @@ pub use self::affinity::{
 };
 use self::json::view;
 pub use self::json::{Kept, Keys, Ordered, Quantity, Slot, Text};
+pub use self::volume::{DownwardApi, DownwardApiFile, Volume, VolumeMount};
 use crate::kind::WorkloadKind;
 use crate::spelling;
 
@@ -157,38 +159,6 @@ view! {
         pub init_containers: "initContainers" => Slot<Vec<Container<'a>>>,
         /// The pod's volumes.
         pub volumes: "volumes" => Slot<Vec<Volume<'a>>>,
-    }
-}
-
-view! {
-    /// View of a volume.
-    pub struct Volume<'a> {
-        /// Unique in the pod.
-        pub name: "name" => Slot<Text<'a>>,
-        /// Fields of the Pod as files.
-        pub downward_api: "downwardAPI" => Slot<DownwardApi<'a>>,
-    }
-
-    /// View of a downward API volume.
-    pub struct DownwardApi<'a> {
-        /// The files of the volume.
-        pub items: "items" => Slot<Vec<DownwardApiFile<'a>>>,
-    }
-
-    /// View of a file of a downward API volume.
-    pub struct DownwardApiFile<'a> {
-        /// Path in the volume.
-        pub path: "path" => Slot<Text<'a>>,
-        /// The field that is its content.
-        pub field_ref: "fieldRef" => Slot<FieldRef<'a>>,
-    }
-
-    /// View of a volume mount.
-    pub struct VolumeMount<'a> {
-        /// Name of the volume.
-        pub name: "name" => Slot<Text<'a>>,
-        /// Path in the container.
-        pub mount_path: "mountPath" => Slot<Text<'a>>,
     }
 }
 
