@@ -340,7 +340,7 @@ async fn agent_killed_again_and_again_loses_no_fault() {
                 truth.insert(fault);
             }
             scene.script.event(fault.0, fault.1, CRITICAL, assertion, "made up");
-            tokio::time::sleep(Duration::from_millis(random.u64(0..400))).await;
+            tokio::time::sleep(Duration::from_millis(random.u64(0..100))).await;
         }
         // The agent is killed at a random time.
         tokio::time::sleep(Duration::from_millis(random.u64(0..2500))).await;

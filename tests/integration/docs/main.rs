@@ -199,6 +199,54 @@ fn the_page_of_the_node_check_has_every_check_reason_and_key() {
     Config::parse(&all).unwrap_or_else(|faults| panic!("{faults}\n{all}"));
 }
 
+/// The CamelCase names of several words in the string literals of a file.
+fn reasons_in(path: &str) -> BTreeSet<String> {
+    let code = read(&root().join(path));
+    let product = code.split("#[cfg(test)]").next().expect("code");
+    let literals = product.split('"').skip(1).step_by(2);
+    let is_reason = |text: &&str| {
+        text.starts_with(|first: char| first.is_ascii_uppercase())
+            && text.chars().all(|char| char.is_ascii_alphabetic())
+            && text.chars().filter(char::is_ascii_uppercase).count() > 1
+            && text.chars().any(|char| char.is_ascii_lowercase())
+    };
+    literals.filter(is_reason).map(str::to_owned).collect()
+}
+
+/// The names in a column of the table that begins with `header`. Each row also has a meaning and what to do.
+fn rows(page: &str, header: &str, column: usize) -> BTreeSet<String> {
+    let table = page.split_once(header).unwrap_or_else(|| panic!("no table {header}")).1;
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let sentences = &cells[cells.len() - 2..];
+        assert!(cells.len() > 2 && sentences.iter().all(|sentence| sentence.ends_with('.')), "{row}");
+        cells[column].trim_matches('`').to_owned()
+    })
+    .collect()
+}
+
+#[test]
+fn every_reason_of_faults_and_reset_configs_has_a_meaning_and_a_remedy() {
+    let page = read(&root().join("docs/faults.md"));
+    let code = read(&root().join("agent/faults/src/preflight.rs"));
+    let (_, variants) = code.split_once("pub enum Why {").expect("the objections");
+    let variants = variants.split("\n}").next().expect("its end").lines();
+    let objections = variants.filter_map(|line| line.strip_prefix("    ")?.split(['(', ',']).next());
+    let objections = objections.filter(|name| name.starts_with(|first: char| first.is_ascii_uppercase()));
+    assert_eq!(rows(&page, "| objection | meaning", 0), objections.map(str::to_owned).collect());
+    assert_eq!(rows(&page, "| Event | on | meaning", 0), reasons_in("agent/faults/src/events.rs"));
+    let mut condition = reasons_in("agent/faults/src/condition.rs");
+    let plugin = reasons_in("agent/faults/model/src/device_plugin/tracker.rs").into_iter();
+    condition.extend(plugin.filter(|name| name.ends_with("Missing") || name.ends_with("Invalid")));
+    condition.remove("FaultsRelayed");
+    assert_eq!(rows(&page, "| status | reason | meaning", 1), condition);
+    let page = read(&root().join("docs/reset-config.md"));
+    let mut events = reasons_in("webhook/reset-config/src/events.rs");
+    events.extend(reasons_in("webhook/reset-config/src/decide.rs"));
+    assert_eq!(rows(&page, "| Event on the job | meaning", 0), events);
+}
+
 #[test]
 fn clusterd_page_lists_every_code() {
     let page = read(&root().join("docs/clusterd.md"));
