@@ -27,7 +27,7 @@ pub struct Options<'a> {
     pub libtaskd: Option<&'a str>,
     /// Usable path of libmspti.so.
     pub libmspti: Option<&'a str>,
-    /// Whether the job requests the launcher hook, if it says so.
+    /// Whether an annotation enables or disables the launcher hook.
     pub protect_dump: Option<bool>,
     /// Whether the rank of a lost device is ended at once.
     pub fast_dump: bool,
