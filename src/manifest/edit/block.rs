@@ -96,7 +96,10 @@ impl<'n> Editor<'_, 'n> {
         } else {
             let text = Self::scalar_like(old, data);
             if let Some((first, last)) = below {
-                self.replace(colon..colon, format!(" {text}"));
+                // A key without a value is null, and the usual way to write it.
+                if *data != Data::Null {
+                    self.replace(colon..colon, format!(" {text}"));
+                }
                 self.remove_lines(first, last);
             } else if old.is_unwritten() {
                 self.replace(colon..colon, format!(" {text}"));
