@@ -20,14 +20,26 @@ AGENTS = {
 }
 ESTABLISHED = "01"
 UNREADABLE = (OSError, ValueError, IndexError)
+# A process or descriptor has ended while /proc is read.
+GONE = (FileNotFoundError, ProcessLookupError)
 # From the last disconnection to the exit: the Manager reports the result of the dump meanwhile.
 SETTLE_SECONDS = 2.0
 POLL_SECONDS = 0.2
+# How long /proc may be unreadable when the order comes.
+RETRY_SECONDS = 10.0
+# MindIO's limit for saving, and what the hook waits longer.
+SAVE_LIMIT = "TTP_NORMAL_ACTION_TIME_LIMIT"
+MAX_SAVE_SECONDS = 1800
+MARGIN_SECONDS = 60
 
 
 def install(limit_seconds, patch_launcher=False):
-    """Registers the import hook; it changes nothing until TaskD's agent or torch's launcher is imported."""
-    sys.meta_path.insert(0, Finder(limit_seconds, patch_launcher))
+    """Registers the import hook once; it changes nothing until TaskD's agent or torch's launcher is imported.
+
+    Python reads a `.pth` file once for each spelling of its directory, such as `lib` and `lib64`.
+    """
+    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, Finder(limit_seconds, patch_launcher))
 
 
 class Finder:
@@ -36,14 +48,20 @@ class Finder:
     def __init__(self, limit_seconds, patch_launcher):
         self.limit_seconds = limit_seconds
         self.patch_launcher = patch_launcher
+        self.searching = set()
 
     def find_spec(self, name, path=None, target=None):
         if name == TORCH_LAUNCHER and self.patch_launcher:
             self.patch_launcher = False
             import_taskd_patch()
-        if name not in AGENTS:
+        # Another finder may search sys.meta_path in turn, and so call this one again.
+        if name not in AGENTS or name in self.searching:
             return None
-        spec = self.find_with_others(name, path, target)
+        self.searching.add(name)
+        try:
+            spec = self.find_with_others(name, path, target)
+        finally:
+            self.searching.discard(name)
         if spec is not None:
             try:
                 wrap_after_loading(spec.loader, AGENTS[name], self.limit_seconds)
@@ -117,7 +135,7 @@ def keep_file_open():
 
 
 def wait_for_dump(limit_seconds):
-    """Returns when the connections to TTP_PORT that are open now are closed, or after `limit_seconds`.
+    """Returns when the connections to TTP_PORT that are open now have been closed for two seconds, or at the limit.
 
     Connections that are opened later don't count: ranks of other nodes are restarted after the dump and connect again.
     Signals are not delayed: what a signal handler raises, such as torch's SignalException on SIGTERM, ends the wait. It
@@ -126,30 +144,47 @@ def wait_for_dump(limit_seconds):
     from time import monotonic, sleep
 
     start = monotonic()
-    try:
-        waited_for = processor_connections()
-    except UNREADABLE as error:
-        log("no wait: the connections can't be read: %r" % error)
-        return
-    log("exit ordered: waiting for %d connections of processors" % len(waited_for))
-    while waited_for:
-        if monotonic() - start >= limit_seconds:
-            log("waited %.1f s: limit reached, %d connections still open" % (monotonic() - start, len(waited_for)))
+    limit_seconds = max(limit_seconds, limit_of_environment())
+    waited_for = None
+    closed_since = None
+    while monotonic() - start < limit_seconds:
+        try:
+            connections = processor_connections()
+        except UNREADABLE as error:
+            if waited_for is None and monotonic() - start >= RETRY_SECONDS:
+                log("no wait: the connections can't be read: %r" % error)
+                return
+            # What can't be read may still be open.
+            closed_since = None
+            sleep(POLL_SECONDS)
+            continue
+        if waited_for is None:
+            waited_for = connections
+            log("exit ordered: waiting for %d connections of processors" % len(waited_for))
+        if waited_for & connections:
+            closed_since = None
+        elif closed_since is None:
+            closed_since = monotonic()
+        elif monotonic() - closed_since >= SETTLE_SECONDS:
+            log("waited %.1f s: all processors disconnected" % (monotonic() - start))
             return
         sleep(POLL_SECONDS)
-        try:
-            waited_for &= processor_connections()
-        except UNREADABLE as error:
-            log("waited %.1f s: the connections can't be read any more: %r" % (monotonic() - start, error))
-            return
-    sleep(SETTLE_SECONDS)
-    log("waited %.1f s: all processors disconnected" % (monotonic() - start))
+    log("waited %.1f s: limit reached, processors may still be connected" % (monotonic() - start))
+
+
+def limit_of_environment():
+    """How long a save may take by the environment, which a start script can change, and the margin; 0 if unset."""
+    import os
+
+    value = os.environ.get(SAVE_LIMIT, "")
+    return min(int(value), MAX_SAVE_SECONDS) + MARGIN_SECONDS if value.isdigit() else 0
 
 
 def processor_connections():
     """The established TCP connections from or to a port of MindIO that processes of this container hold.
 
-    Under hostNetwork /proc/net lists the connections of the whole node, so the owner of the socket is compared.
+    Under hostNetwork /proc/net lists the connections of the whole node, so the owner of the socket is compared, unless
+    a process can't be inspected, whose sockets aren't known.
     """
     ports = controller_ports()
     sockets = socket_inodes()
@@ -157,7 +192,7 @@ def processor_connections():
     for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
         for line in read_lines(table)[1:]:
             fields = line.split()
-            if len(fields) < 10 or fields[3] != ESTABLISHED or fields[9] not in sockets:
+            if len(fields) < 10 or fields[3] != ESTABLISHED or sockets is not None and fields[9] not in sockets:
                 continue
             local, remote = fields[1], fields[2]
             if port_of(local) in ports or port_of(remote) in ports:
@@ -166,34 +201,39 @@ def processor_connections():
 
 
 def controller_ports():
-    """The ports that MindIO's controller may listen on: those of the environment, and 8000, which MindSpeed-LLM uses."""
+    """The ports of MindIO's controller by the environment; 8000, which MindSpeed-LLM uses, where it has none."""
     import os
 
     values = [os.environ.get(name, "") for name in ("TTP_PORT", "MS_TFT_PORT")]
-    return {8000} | {int(value) for value in values if value.isdigit()}
+    return {int(value) for value in values if value.isdigit()} or {8000}
 
 
 def socket_inodes():
-    """The inodes of all sockets that visible processes hold, as text."""
+    """The inodes of all sockets that processes hold, as text; None if a process can't be inspected."""
     import os
 
     inodes = set()
-    for process in os.listdir("/proc"):
-        if not process.isdigit():
-            continue
+    for process in filter(str.isdigit, os.listdir("/proc")):
         folder = "/proc/%s/fd" % process
         try:
-            descriptors = os.listdir(folder)
-        except OSError:  # The process has ended, or belongs to another user.
+            for descriptor in os.listdir(folder):
+                inodes.add(socket_inode("%s/%s" % (folder, descriptor)))
+        except PermissionError:
+            return None
+        except GONE:
             continue
-        for descriptor in descriptors:
-            try:
-                link = os.readlink("%s/%s" % (folder, descriptor))
-            except OSError:
-                continue
-            if link.startswith("socket:["):
-                inodes.add(link[8:-1])
     return inodes
+
+
+def socket_inode(link):
+    """The inode of the socket to which a descriptor in /proc leads; None for another file or a closed descriptor."""
+    import os
+
+    try:
+        target = os.readlink(link)
+    except GONE:
+        return None
+    return target[8:-1] if target.startswith("socket:[") else None
 
 
 def read_lines(path):

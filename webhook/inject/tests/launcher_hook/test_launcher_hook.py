@@ -38,6 +38,47 @@ LAUNCHER = """
     PtAgent().command_map[203]("203")
 """
 
+# Each of these precedes the launcher and has its indentation.
+UNREADABLE_PROC = """
+    import os
+    listdir = os.listdir
+
+    def refuse(path):
+        if path.endswith("/fd"):
+            raise PermissionError(path)
+        return listdir(path)
+
+    os.listdir = refuse
+"""
+FAILING_PROC = """
+    import os, sys
+    listdir = os.listdir
+    calls = []
+
+    def fail_at_times(path):
+        if path == "/proc":
+            calls.append(path)
+            if len(calls) in (1, 3, 4):
+                raise OSError(24, "Too many open files")
+            if len(calls) == 6:
+                print("proc failed", file=sys.stderr, flush=True)
+        return listdir(path)
+
+    os.listdir = fail_at_times
+"""
+SEARCHING_FINDER = """
+    import sys
+
+    class Searching:
+        def find_spec(self, name, path=None, target=None):
+            for finder in sys.meta_path:
+                spec = None if finder is self else finder.find_spec(name, path, target)
+                if spec is not None:
+                    return spec
+
+    sys.meta_path.insert(0, Searching())
+"""
+
 
 class Image:
     """A site directory with the hook, a fake TaskD and a launcher, as a container's image has them."""
@@ -136,7 +177,46 @@ class LauncherHook(unittest.TestCase):
     def test_wait_ends_at_the_limit(self):
         processor = self.processor()
         launcher = self.start(Image(limit_seconds=1), TTP_PORT=processor.port)
-        self.assertIn("limit reached, 2 connections still open", read_until(launcher.stderr, "waited"))
+        self.assertIn("limit reached", read_until(launcher.stderr, "waited"))
+        self.assertEqual(launcher.stdout.read(), "exiting after 203\n")
+
+    def test_limit_of_the_environment_extends_the_wait(self):
+        processor = self.processor()
+        launcher = self.start(Image(limit_seconds=0), TTP_PORT=processor.port, TTP_NORMAL_ACTION_TIME_LIMIT="180")
+        read_until(launcher.stderr, "exit ordered")
+        processor.disconnect()
+        self.assertIn("all processors disconnected", read_until(launcher.stderr, "waited"))
+
+    def test_other_port_than_that_of_the_controller_is_not_waited_for(self):
+        processor = self.processor()
+        launcher = self.start(Image(), TTP_PORT="1", OTHER_PORT=processor.port)
+        self.assertIn("0 connections", read_until(launcher.stderr, "exit ordered"))
+
+    def test_connections_of_processes_that_cannot_be_inspected_count(self):
+        processor = self.processor()
+        launcher = self.start(Image(), UNREADABLE_PROC + LAUNCHER, TTP_PORT=processor.port)
+        self.assertIn("2 connections", read_until(launcher.stderr, "exit ordered"))
+        processor.disconnect()
+        self.assertIn("all processors disconnected", read_until(launcher.stderr, "waited"))
+
+    def test_short_failure_to_read_proc_does_not_end_the_wait(self):
+        processor = self.processor()
+        launcher = self.start(Image(), FAILING_PROC + LAUNCHER, TTP_PORT=processor.port)
+        read_until(launcher.stderr, "proc failed")
+        self.assertIsNone(launcher.poll())
+        processor.disconnect()
+        self.assertIn("all processors disconnected", read_until(launcher.stderr, "waited"))
+
+    def test_hook_is_registered_once(self):
+        image = Image()
+        program = "site.addsitedir(%r + '/')\n" % str(image.site) + textwrap.dedent(LAUNCHER)
+        launcher = self.start(image, program, TTP_PORT="1")
+        self.assertIn("active", read_until(launcher.stderr, "active"))
+        self.assertEqual(launcher.stdout.read(), "exiting after 203\n")
+
+    def test_finder_that_searches_all_finders_is_no_endless_loop(self):
+        launcher = self.start(Image(), SEARCHING_FINDER + LAUNCHER, TTP_PORT="1")
+        self.assertIn("active", read_until(launcher.stderr, "active"))
         self.assertEqual(launcher.stdout.read(), "exiting after 203\n")
 
     def test_sigterm_ends_the_wait(self):
