@@ -236,7 +236,7 @@ fn value<T: Default>(call: impl FnOnce(*mut T) -> Call<()>) -> Call<T> {
     Ok(value)
 }
 
-/// The list that `call` writes, of at most `N` elements, whatever number it writes beside it.
+/// The list that `call` writes, of at most `N` elements. The number that it writes beside them may be larger.
 fn list<T: Copy + Default, const N: usize>(
     call: impl FnOnce(*mut T, *mut c_int) -> Call<()>,
 ) -> Call<Vec<T>> {
