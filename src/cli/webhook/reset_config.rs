@@ -93,7 +93,7 @@ impl ResetConfig {
     async fn triggers_changed(&mut self, triggers: &[String]) {
         if self.config.wait_for(|config| config.policy().triggers != triggers).await.is_err() {
             // Without a configuration file there are no reloads.
-            pending().await;
+            pending::<()>().await;
         }
     }
 }
