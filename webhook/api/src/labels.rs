@@ -26,5 +26,11 @@ pub const POD_INDICES: [&str; 4] = [
     "apps.kubernetes.io/pod-index",
     "leaderworkerset.sigs.k8s.io/worker-index",
 ];
+/// Index of a Pod in its task of a Volcano Job; an annotation, and a label in later versions of Volcano.
+pub const VOLCANO_TASK_INDEX: &str = "volcano.sh/task-index";
+/// Name of the task of a Volcano Job's Pod; an annotation, and a label in later versions of Volcano.
+pub const VOLCANO_TASK_NAME: &str = "volcano.sh/task-spec";
 /// Name of the Volcano Job of a Pod.
 pub const VOLCANO_JOB_NAME: &str = "volcano.sh/job-name";
+/// What Volcano writes on a Pod, as annotations and in later versions also as labels.
+pub const OF_VOLCANO: [&str; 3] = [VOLCANO_JOB_NAME, VOLCANO_TASK_NAME, VOLCANO_TASK_INDEX];

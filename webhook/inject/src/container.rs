@@ -38,9 +38,9 @@ impl ContainerInjection<'_, '_, '_, '_> {
         let name = container.name();
         let path = format!("{}/spec/{list}/{index}", template.0);
         let mut record = ContainerRecord::default();
-        let libraries = (!options.skips_preload(name))
-            .then(|| libraries(options, container.image.text(), policy))
-            .map(|libraries| (libraries, options.preload_order));
+        let libraries = libraries(options, container.image.text(), policy);
+        let libtaskd = effective_libtaskd(container, &libraries);
+        let preload = (!options.skips_preload(name)).then_some((libraries, options.preload_order));
         let mut context = ContainerContext {
             template: template.1,
             container: name,
@@ -48,14 +48,13 @@ impl ContainerInjection<'_, '_, '_, '_> {
             operations,
             warnings,
         };
-        EnvInjection::new(&mut context, container, policy, pod, &path, &mut record).run(&libraries);
+        EnvInjection::new(&mut context, container, policy, pod, &path, &mut record).run(&preload);
         let ttp_port = NamedPort {
             name: policy.ttp_port.name.clone(),
             port: ttp_port_of(container, &policy.ttp_port).number(),
         };
         let wanted = [ttp_port, policy.taskd_port.clone()];
         ports::inject(&mut context, container, &wanted, network, &path, &mut record);
-        let libtaskd = libraries.as_ref().and_then(|(libraries, _)| effective_libtaskd(container, libraries));
         hook.mount(&mut context, container, &path, libtaskd, &mut record);
         (ContainerReport { name: name.to_owned(), actions: context.actions }, record)
     }
@@ -76,9 +75,9 @@ fn libraries<'p>(options: &Options<'p>, image: &str, policy: &'p Policy) -> Vec<
 }
 
 /// The path of libtaskd.so: the one in the user's `LD_PRELOAD` if it shows where TaskD is installed, else ours.
-fn effective_libtaskd<'c>(container: &'c Container<'_>, libraries: &[&'c str]) -> Option<&'c str> {
-    let ours = libraries.last().copied()?;
+fn effective_libtaskd<'c>(container: &'c Container<'_>, libraries: &[&'c str]) -> &'c str {
+    let ours = libraries.last().copied().unwrap_or_default();
     let mut present = entries(container.env_value(LD_PRELOAD).unwrap_or_default());
     let same = |path: &&str| file_name(path) == file_name(ours) && site_directory(path).is_some();
-    present.find(same).or(Some(ours))
+    present.find(same).unwrap_or(ours)
 }

@@ -32,8 +32,26 @@ impl ContainerContext<'_> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PodContext {
     pub(crate) kind: WorkloadKind,
-    pub(crate) rank_zero: bool,
+    pub(crate) rank: Rank,
+    /// Whether at least one pod of the template is known to have another rank than 0.
+    pub(crate) has_other_ranks: bool,
     /// Whether the job is labelled as one of MindSpore.
     pub(crate) is_mindspore: bool,
     pub(crate) dump: DumpStrategy,
+}
+
+/// Whether the pods of a template have rank 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rank {
+    /// Its pods have rank 0.
+    Zero,
+    /// Its pods have other ranks.
+    Other,
+    /// The pod with index 0 of this task of a Volcano Job may have rank 0, the others have other ranks.
+    ByIndex {
+        /// Whether the name of the task shows that its pod with index 0 has rank 0.
+        named: bool,
+    },
+    /// A Pod that doesn't show its rank.
+    Unknown,
 }

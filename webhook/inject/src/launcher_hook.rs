@@ -7,11 +7,11 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 use swansong_api::annotations::{
-    FAST_DUMP, LAUNCHER_HOOK_MODULE, LAUNCHER_HOOK_PTH, LIBTASKD, PROTECT_DUMP, SKIP_PRELOAD,
+    FAST_DUMP, INJECTED, LAUNCHER_HOOK_MODULE, LAUNCHER_HOOK_PTH, LIBTASKD, PROTECT_DUMP,
 };
 use swansong_api::env::SAVE_LIMIT;
 use swansong_api::launcher_hook::{MODULE_FILE, PTH_FILE, VOLUME, site_directory};
-use swansong_api::record::{ContainerRecord, Record};
+use swansong_api::record::{ContainerRecord, Record, summary};
 
 use crate::context::{ContainerContext, PodContext};
 use crate::metadata::{MAX_ANNOTATIONS, MetadataChanges, PreparedText};
@@ -105,7 +105,7 @@ impl<'t> LauncherHook<'t> {
         context: &mut ContainerContext<'_>,
         container: &Container<'_>,
         path: &str,
-        libtaskd: Option<&str>,
+        libtaskd: &str,
         record: &mut ContainerRecord,
     ) {
         if self.has_volume && mounts_volume(container) {
@@ -132,11 +132,10 @@ impl<'t> LauncherHook<'t> {
     }
 
     /// The directory for the hook, or why the container doesn't get it.
-    fn directory<'d>(&self, container: &Container<'_>, libtaskd: Option<&'d str>) -> Result<&'d str, Reason> {
+    fn directory<'d>(&self, container: &Container<'_>, libtaskd: &'d str) -> Result<&'d str, Reason> {
         if let Some(reason) = self.refused {
             return Err(reason);
         }
-        let libtaskd = libtaskd.ok_or(Reason::PreloadOptedOut)?;
         let directory = site_directory(libtaskd).ok_or(Reason::SiteDirectoryUnknown)?;
         let mut paths = container.volume_mounts.items().iter().map(|mount| mount.mount_path.text());
         if paths.any(|path| hides(path, directory)) {
@@ -182,6 +181,20 @@ impl<'t> LauncherHook<'t> {
         }
     }
 
+    /// The annotations of the hook that neither the present configuration nor an earlier injection wrote.
+    pub(crate) fn foreign_annotations(&self, own: Option<&Metadata<'_>>) -> Vec<&'static str> {
+        let Some(own) = own.filter(|_| self.is_mounted) else { return Vec::new() };
+        let recorded =
+            own.annotation(INJECTED).and_then(|record| Record::parse(record).ok()).unwrap_or_default();
+        let expected = [(LAUNCHER_HOOK_MODULE, MODULE.to_owned()), (LAUNCHER_HOOK_PTH, self.pth())];
+        let is_foreign = |(key, expected): (&'static str, String)| {
+            let present = own.annotation(key)?;
+            let is_ours = present == expected || recorded.annotations.get(key) == Some(&summary(present));
+            (!is_ours).then_some(key)
+        };
+        expected.into_iter().filter_map(is_foreign).collect()
+    }
+
     fn pth(&self) -> String {
         let limit = self.longest_save + MARGIN;
         let patch = if self.policy.launcher_patch { "True" } else { "False" };
@@ -210,8 +223,8 @@ impl<'t> LauncherHook<'t> {
                  \"false\""
             )),
             Some(Reason::LauncherHookOff) => Some(format!("{lost}, since the configuration switches it off")),
-            Some(Reason::PreloadOptedOut) => {
-                Some(format!("{lost}, since {SKIP_PRELOAD} names the container"))
+            Some(Reason::AnnotationsTooLarge) => {
+                Some(format!("{lost}, since the annotations of the Pod leave no room for it; shorten them"))
             }
             _ => None,
         };
@@ -230,8 +243,7 @@ fn mounts_volume(container: &Container<'_>) -> bool {
     container.volume_mounts.items().iter().any(|mount| mount.name.text() == VOLUME)
 }
 
-fn warn_refused(context: &mut ContainerContext<'_>, reason: Reason, libtaskd: Option<&str>) {
-    let libtaskd = libtaskd.unwrap_or_default();
+fn warn_refused(context: &mut ContainerContext<'_>, reason: Reason, libtaskd: &str) {
     let why = match reason {
         Reason::SiteDirectoryUnknown => format!(
             "the path {libtaskd:?} doesn't show where the taskd package is; set {LIBTASKD} to its path in the image"

@@ -62,6 +62,8 @@ pub(crate) enum DumpStrategy {
 
 /// The values of `TTP_NORMAL_ACTION_TIME_LIMIT` that MindIO accepts.
 pub const SAVE_LIMITS: std::ops::RangeInclusive<u16> = 30..=1800;
+/// The values of `MINDIO_WAIT_MINDX_TIME` that MindIO accepts.
+pub(crate) const ORDER_LIMITS: std::ops::RangeInclusive<u16> = 1..=3600;
 /// MindIO's own `TTP_NORMAL_ACTION_TIME_LIMIT`.
 pub const DEFAULT_SAVE_LIMIT: u16 = 180;
 /// MindIO's own `MINDIO_WAIT_MINDX_TIME`.

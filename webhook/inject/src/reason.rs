@@ -62,6 +62,11 @@ pub enum Reason {
         message = "If the ConfigMap or Secret has an `LD_PRELOAD`, write it as an `env` entry; the libraries join it."
     )]
     PreloadMayHideEnvFrom,
+    /// The container has envFrom, and injected variables override those from there.
+    #[strum(
+        message = "If the ConfigMap or Secret has one of the variables, write it as an `env` entry, which is kept."
+    )]
+    VariablesMayHideEnvFrom,
     /// TTP_PORT differs from 8000, which MindSpeed-LLM has built in.
     #[strum(message = "Set `TTP_PORT` to `\"8000\"` unless your framework reads the variable.")]
     TtpPortNotDefault,
@@ -82,14 +87,17 @@ pub enum Reason {
     /// The variable refers to what ascend-operator adds to Pods, so each Pod gets it when it is created.
     #[strum(message = "Nothing.")]
     AddedToPods,
-    /// The container has no variable with the address of rank 0, so its training processes may not find MindIO's controller.
+    /// The container has no variable with the address of rank 0, or the Pod doesn't show its rank, so its training processes may not find MindIO's controller.
     #[strum(
         message = "Export the variable in the start script before the training: without it training doesn't start."
     )]
     ControllerAddressUnknown,
     /// A variable of the user refers to one that is defined behind it, so the reference stays literal text.
-    #[strum(message = "Remove the variable from the job; Swansong adds it to the Pods.")]
+    #[strum(message = "Remove the variable; Swansong adds it to the Pods.")]
     ControllerAddressLiteral,
+    /// The user's address of MindIO's controller is empty, or that of a Pod without rank 0.
+    #[strum(message = "Remove the variable; Swansong adds it to the Pods.")]
+    ControllerAddressWrong,
     /// MindIO's own limit of 180 s applies: a save that takes longer is thrown away.
     #[strum(
         message = "Nothing if saves are shorter. Otherwise set `dump.saveLimitSeconds` in the configuration, or `dump.saveLimitSecondsWithOtherStrategies` where other strategies act too; their actions may then take as long."
@@ -98,6 +106,9 @@ pub enum Reason {
     /// A time limit of MindIO's controller is lower than its default.
     #[strum(message = "Remove the variable or raise it.")]
     ManagerLimitLow,
+    /// A time limit of MindIO's controller isn't a whole number of seconds in the range that MindIO accepts.
+    #[strum(message = "Remove the variable or correct it as the warning says.")]
+    ManagerLimitInvalid,
     /// The annotation `swansong.dev/protect-dump` excludes the job from the launcher hook.
     #[strum(message = "Nothing.")]
     LauncherHookOptedOut,
@@ -115,6 +126,9 @@ pub enum Reason {
     /// The pod has another volume with the name of the launcher hook's.
     #[strum(message = "Rename your volume.")]
     LauncherHookVolumeTaken,
+    /// An annotation of the launcher hook has a value of the user, which is kept and may not protect the dump.
+    #[strum(message = "Remove the annotation from the template or Pod; Swansong adds it.")]
+    LauncherHookDiffers,
     /// The path of libtaskd.so doesn't show in which directory the taskd package is, so the launcher hook can't be mounted.
     #[strum(message = "Set `swansong.dev/libtaskd` or `libraries` to the path inside the package `taskd`.")]
     SiteDirectoryUnknown,

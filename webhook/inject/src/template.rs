@@ -7,7 +7,7 @@ use swansong_api::{env as names, labels};
 
 use crate::budget::Budget;
 use crate::container::ContainerInjection;
-use crate::context::PodContext;
+use crate::context::{PodContext, Rank};
 use crate::launcher_hook::LauncherHook;
 use crate::metadata::MetadataChanges;
 use crate::node_readiness;
@@ -38,8 +38,9 @@ impl TemplateInjection<'_, '_, '_, '_> {
         outcome: &mut Outcome,
         budget: &mut Budget,
     ) -> TemplateReport {
-        let LocatedTemplate { path, template, rank_zero, pods, lacks_npus } = self.located;
-        let rank_zero = rank_zero.unwrap_or_else(|| pod_is_rank_zero(template));
+        let LocatedTemplate { path, template, pods, lacks_npus, .. } = self.located;
+        let rank = self.located.rank_zero.map_or_else(|| pod_rank(template), of_template);
+        let rank_zero = rank == Rank::Zero;
         let mut report = TemplateReport {
             path: path.clone(),
             rank_zero,
@@ -74,7 +75,7 @@ impl TemplateInjection<'_, '_, '_, '_> {
             }
             Some(spec) => {
                 let chosen = choose(spec, &options, *lacks_npus, warnings);
-                let pod = self.context(rank_zero, request.dump);
+                let pod = self.context(rank, request.dump);
                 let policy = &self.policy.dump;
                 let mut hook = LauncherHook::new(policy, pod, &options, own, spec, self.count);
                 let mut network = Network::of(spec, rank_zero, *pods);
@@ -100,7 +101,20 @@ impl TemplateInjection<'_, '_, '_, '_> {
                 if !chosen.is_empty() {
                     self.request_ready_nodes(spec, &mut record, &mut report.actions, operations, warnings);
                     hook.emit(path, own, spec, &mut changes, &mut record, operations);
-                    warnings.extend(hook.warnings(&options, rank_zero).into_iter().map(
+                    for key in hook.foreign_annotations(own) {
+                        let action =
+                            Action::kept(format!("annotations.{key}"), None, Reason::LauncherHookDiffers);
+                        report.actions.push(action);
+                        warnings.push(Warning {
+                            reason: Reason::LauncherHookDiffers,
+                            message: format!(
+                                "{}annotation {key} has a value of yours, so the launcher hook may not protect the dump: \
+                                 remove it",
+                                self.prefix()
+                            ),
+                        });
+                    }
+                    warnings.extend(hook.warnings(&options, rank != Rank::Other).into_iter().map(
                         |(reason, message)| Warning {
                             reason,
                             message: format!("{}{message}", self.prefix()),
@@ -147,12 +161,16 @@ impl TemplateInjection<'_, '_, '_, '_> {
         }
     }
 
-    fn context(&self, rank_zero: bool, dump: DumpStrategy) -> PodContext {
+    fn context(&self, rank: Rank, dump: DumpStrategy) -> PodContext {
         let framework = self.job.and_then(|job| job.label(labels::FRAMEWORK));
         PodContext {
             kind: self.kind,
-            // A Pod of a Volcano Job shows its rank only by variables of the user.
-            rank_zero: rank_zero && self.kind != WorkloadKind::VolcanoJob,
+            rank: if self.kind == WorkloadKind::VolcanoJob {
+                Rank::ByIndex { named: workload::is_rank_zero_type(self.located.task) }
+            } else {
+                rank
+            },
+            has_other_ranks: rank == Rank::Other || self.located.pods > 1,
             is_mindspore: framework == Some("mindspore"),
             dump,
         }
@@ -205,30 +223,50 @@ fn is_windows(spec: &PodSpec<'_>) -> bool {
     [os, selected.and_then(Slot::present)].into_iter().flatten().any(|os| &**os == "windows")
 }
 
-/// Whether a Pod has rank 0, from the labels and variables that ascend-operator writes (`pod.go`, `env.go`).
+const fn of_template(rank_zero: bool) -> Rank {
+    if rank_zero { Rank::Zero } else { Rank::Other }
+}
+
+/// The rank of a Pod, from the labels and variables that ascend-operator writes (`pod.go`, `env.go`), and from the indices
+/// that other controllers write.
 ///
-/// A Pod without a sign of a job is rank 0. A Volcano Pod without a rank isn't: the first task of its job has the ports
-/// already.
-fn pod_is_rank_zero(pod: &Template<'_>) -> bool {
+/// A Pod without a sign of a job is rank 0. The index of a Volcano Pod counts in its task, and the Pod doesn't show which
+/// task is the first.
+fn pod_rank(pod: &Template<'_>) -> Rank {
     let metadata = pod.metadata.present();
     let label = |key| metadata.and_then(|metadata| metadata.label(key));
+    let annotation = |key| metadata.and_then(|metadata| metadata.annotation(key));
     if label(labels::KUBEFLOW_JOB_ROLE) == Some("master") {
-        return true;
+        return Rank::Zero;
     }
     if let Some(replica_type) = label(labels::KUBEFLOW_REPLICA_TYPE).or_else(|| label(labels::REPLICA_TYPE)) {
-        return workload::is_rank_zero_type(replica_type);
+        return of_template(workload::is_rank_zero_type(replica_type));
     }
     let containers = pod.spec.present().map_or(&[][..], |spec| spec.containers.items());
     let env = |name| containers.iter().find_map(|container| container.env_value(name));
     match (env(names::MS_ROLE), env(names::RANK)) {
-        (Some(role), _) => role == "MS_SCHED",
-        (None, Some(rank)) => rank == "0",
-        (None, None) => {
-            let annotation = metadata.and_then(|metadata| metadata.annotation(JOB_COMPLETION_INDEX));
-            match labels::POD_INDICES.into_iter().find_map(label).or(annotation) {
-                Some(index) => index == "0",
-                None => label(labels::VOLCANO_JOB_NAME).is_none(),
-            }
-        }
+        (Some(role), _) => return of_template(role == "MS_SCHED"),
+        (None, Some(rank)) => return of_template(rank == "0"),
+        (None, None) => {}
+    }
+    let either = |key| label(key).or_else(|| annotation(key));
+    let task_index = either(labels::VOLCANO_TASK_INDEX);
+    let task = either(labels::VOLCANO_TASK_NAME);
+    if task_index.is_some_and(|index| index != "0") {
+        return Rank::Other;
+    }
+    // An index may count the Jobs of a JobSet, so each of several has to be 0.
+    let mut indices =
+        labels::POD_INDICES.into_iter().filter_map(label).chain(annotation(JOB_COMPLETION_INDEX)).peekable();
+    if indices.peek().is_some() {
+        return of_template(indices.all(|index| index == "0"));
+    }
+    if task_index.or(task).or_else(|| either(labels::VOLCANO_JOB_NAME)).is_none() {
+        return Rank::Zero;
+    }
+    if task_index.is_some() && task.is_some_and(workload::is_rank_zero_type) {
+        Rank::Zero
+    } else {
+        Rank::Unknown
     }
 }

@@ -12,6 +12,8 @@ pub struct LocatedTemplate<'o, 'a> {
     pub template: &'o Template<'a>,
     /// Whether its pods have rank 0; `None` for a Pod, whose own fields decide.
     pub rank_zero: Option<bool>,
+    /// The name of the task of a Volcano Job.
+    pub task: &'o str,
     /// Number of its pods that run at a time.
     pub pods: i64,
     /// Whether only other templates of the object request NPUs.
@@ -31,6 +33,7 @@ pub fn templates<'o, 'a>(object: &'o Object<'a>) -> Vec<LocatedTemplate<'o, 'a>>
                 rank_zero: None,
                 pods: 1,
                 lacks_npus: false,
+                task: "",
             }];
         }
         Object::Workload(workload) => workload,
@@ -47,6 +50,7 @@ pub fn templates<'o, 'a>(object: &'o Object<'a>) -> Vec<LocatedTemplate<'o, 'a>>
                 rank_zero: Some(is_rank_zero_type(replica_type)),
                 pods: count(&replica_spec.replicas),
                 lacks_npus: false,
+                task: "",
             });
         }
     }
@@ -62,6 +66,7 @@ pub fn templates<'o, 'a>(object: &'o Object<'a>) -> Vec<LocatedTemplate<'o, 'a>>
                 rank_zero,
                 pods,
                 lacks_npus: false,
+                task: task.name.text(),
             });
         }
     }
@@ -73,6 +78,7 @@ pub fn templates<'o, 'a>(object: &'o Object<'a>) -> Vec<LocatedTemplate<'o, 'a>>
             rank_zero: Some(true),
             pods,
             lacks_npus: false,
+            task: "",
         });
     }
     let job_spec = spec.job_template.present().and_then(|job| job.spec.present());
@@ -84,6 +90,7 @@ pub fn templates<'o, 'a>(object: &'o Object<'a>) -> Vec<LocatedTemplate<'o, 'a>>
             rank_zero: Some(true),
             pods: count(&spec.parallelism),
             lacks_npus: false,
+            task: "",
         });
     }
     if found.iter().any(|located| located.template.requests_npu()) {

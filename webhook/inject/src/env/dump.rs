@@ -1,15 +1,20 @@
 //! Injects the variables by which training processes find MindIO's controller, and its time limits.
 
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
 use swansong_api::env::{
-    MASTER_ADDR, MS_ENABLE_TFT, MS_ROLE, MS_SCHED_HOST, MS_TFT_IP, MS_TFT_PORT, ORDER_LIMIT, POD_IP,
+    MASTER_ADDR, MS_ENABLE_TFT, MS_ROLE, MS_SCHED_HOST, MS_TFT_IP, MS_TFT_PORT, ORDER_LIMIT, POD_IP, RANK,
     SAVE_LIMIT, TTP_ADDR, TTP_PORT,
 };
 
-use super::{EnvInjection, NewValue, refers_to, shown};
+use super::{EnvInjection, NewValue, literal, references, shown};
+use crate::context::Rank;
 use crate::kind::WorkloadKind;
-use crate::policy::{DEFAULT_ORDER_LIMIT, DEFAULT_SAVE_LIMIT, DumpStrategy};
+use crate::policy::{DEFAULT_ORDER_LIMIT, DEFAULT_SAVE_LIMIT, DumpStrategy, ORDER_LIMITS, SAVE_LIMITS};
 use crate::reason::Reason;
 use crate::report::Action;
+use crate::view::EnvVar;
 
 impl EnvInjection<'_, '_, '_, '_> {
     /// Adds references to what ascend-operator wrote. It does so on Pods, behind the variables of the job's template,
@@ -22,31 +27,75 @@ impl EnvInjection<'_, '_, '_, '_> {
             self.refer(MS_TFT_IP, MS_SCHED_HOST);
             self.refer(MS_TFT_PORT, TTP_PORT);
         } else {
-            self.refer(TTP_ADDR, if self.pod.rank_zero { POD_IP } else { MASTER_ADDR });
+            match self.pod.rank {
+                Rank::Zero => self.refer(TTP_ADDR, POD_IP),
+                Rank::Other | Rank::ByIndex { .. } => self.refer(TTP_ADDR, MASTER_ADDR),
+                Rank::Unknown => self.unknown_rank(),
+            }
         }
+    }
+
+    fn unknown_rank(&mut self) {
+        if let Some((index, entry)) = self.container.last_env(TTP_ADDR) {
+            self.keep(TTP_ADDR, None, index, entry);
+            return;
+        }
+        self.context
+            .record_action(Action::skipped(format!("env.{TTP_ADDR}"), Reason::ControllerAddressUnknown));
+        self.context.warn(
+            Reason::ControllerAddressUnknown,
+            &format!(
+                "env {TTP_ADDR} wasn't added: the Pod doesn't show whether it has rank 0. Set RANK, or export \
+                 {TTP_ADDR} in the start script, or training doesn't start"
+            ),
+        );
+    }
+
+    /// Keeps a variable of the user, which should have the value `wanted` if that is known.
+    fn keep(&mut self, name: &str, wanted: Option<&str>, index: usize, entry: &EnvVar<'_>) {
+        let present = entry.value.text();
+        let (earlier, later) = self.container.env.items().split_at(index);
+        let mut undefined: HashSet<&str> = references(present).collect();
+        for entry in earlier {
+            undefined.remove(entry.name());
+        }
+        let mut behind = [MASTER_ADDR, MS_SCHED_HOST].into_iter().chain(later.iter().map(EnvVar::name));
+        let undefined = behind.find(|name| undefined.contains(name));
+        let has_value = entry.value_from.present().is_some() || !present.is_empty();
+        let is_own = name != MS_TFT_PORT
+            && self.pod.has_other_ranks
+            && references(present).any(|source| source == POD_IP);
+        let same = Some(present) == wanted && undefined.is_none();
+        let reason = if same { Reason::AlreadyPresent } else { Reason::UserValueKept };
+        self.context.record_action(Action::kept(format!("env.{name}"), shown(entry), reason));
+        let (reason, problem) = if let Some(undefined) = undefined {
+            (
+                Reason::ControllerAddressLiteral,
+                format!(
+                    "refers to {undefined}, which isn't defined before it, so the reference stays literal text"
+                ),
+            )
+        } else if !has_value {
+            (
+                Reason::ControllerAddressWrong,
+                "is empty, so processes don't find MindIO's controller".to_owned(),
+            )
+        } else if is_own {
+            (
+                Reason::ControllerAddressWrong,
+                format!("refers to {POD_IP}, but MindIO's controller is on the Pod of rank 0 only"),
+            )
+        } else {
+            return;
+        };
+        self.context.warn(reason, &format!("env {name} {problem}: remove it, Swansong adds it to the Pods"));
     }
 
     fn refer(&mut self, name: &'static str, source: &'static str) {
         let field = format!("env.{name}");
         let value = format!("$({source})");
         if let Some((index, entry)) = self.container.last_env(name) {
-            let present = entry.value.text();
-            let earlier = &self.container.env.items()[..index];
-            let undefined = [MASTER_ADDR, MS_SCHED_HOST].into_iter().find(|source| {
-                refers_to(present, source) && earlier.iter().all(|entry| entry.name() != *source)
-            });
-            let same = present == value && undefined.is_none();
-            let reason = if same { Reason::AlreadyPresent } else { Reason::UserValueKept };
-            self.context.record_action(Action::kept(field, shown(entry), reason));
-            if let Some(undefined) = undefined {
-                self.context.warn(
-                    Reason::ControllerAddressLiteral,
-                    &format!(
-                        "env {name} refers to {undefined}, which ascend-operator adds behind it, so the reference \
-                         stays literal text: remove {name}, which Swansong adds to the Pods"
-                    ),
-                );
-            }
+            self.keep(name, Some(&value), index, entry);
             return;
         }
         let behind = self.behind(source);
@@ -57,6 +106,10 @@ impl EnvInjection<'_, '_, '_, '_> {
             }
             (WorkloadKind::AscendJob, _) | (_, Some(_)) => {
                 let action = Action::skipped(field, Reason::AddedToPods);
+                let value = match self.pod.rank {
+                    Rank::ByIndex { named } if name == TTP_ADDR => self.by_index(named),
+                    _ => value,
+                };
                 self.context.record_action(Action { value: Some(value), ..action });
             }
             (kind, None) => {
@@ -73,6 +126,24 @@ impl EnvInjection<'_, '_, '_, '_> {
                 }
             }
         }
+    }
+
+    /// What the Pods of a task of a Volcano Job get.
+    fn by_index(&mut self, named: bool) -> String {
+        if self.container.last_env(RANK).is_some() {
+            return format!("$({POD_IP}) with RANK 0, else $({MASTER_ADDR})");
+        }
+        if named {
+            return format!("$({POD_IP}) with index 0, else $({MASTER_ADDR})");
+        }
+        self.context.warn(
+            Reason::ControllerAddressUnknown,
+            &format!(
+                "the Pod with index 0 gets no {TTP_ADDR}, since nothing shows whether it has rank 0: name the task of \
+                 rank 0 master, or set RANK or {TTP_ADDR}"
+            ),
+        );
+        format!("none with index 0, else $({MASTER_ADDR})")
     }
 
     /// The index from which on entries may refer to `source`; `None` if it has no value.
@@ -104,28 +175,32 @@ impl EnvInjection<'_, '_, '_, '_> {
             }
             (None, None) => self.context.record_action(Action::skipped(field, Reason::SaveLimitDefault)),
         }
-        self.check_limit(SAVE_LIMIT, DEFAULT_SAVE_LIMIT, "a save that takes longer is thrown away");
-        self.check_limit(
-            ORDER_LIMIT,
-            DEFAULT_ORDER_LIMIT,
-            "without an order of ClusterD by then nothing is saved",
-        );
+        let consequence = "a save that takes longer is thrown away";
+        self.check_limit(SAVE_LIMIT, &SAVE_LIMITS, DEFAULT_SAVE_LIMIT, consequence);
+        let consequence = "without an order of ClusterD by then nothing is saved";
+        self.check_limit(ORDER_LIMIT, &ORDER_LIMITS, DEFAULT_ORDER_LIMIT, consequence);
     }
 
-    /// Warns if the user's limit is lower than the default of MindIO's controller, in seconds.
-    fn check_limit(&mut self, name: &str, default: u16, consequence: &str) {
-        let Some(seconds) = self.container.env_value(name).and_then(|value| value.trim().parse::<u16>().ok())
-        else {
-            return;
-        };
-        if seconds < default {
-            self.context.warn(
+    /// Warns if the user's limit isn't one that MindIO accepts, or is lower than its default, in seconds.
+    fn check_limit(&mut self, name: &str, range: &RangeInclusive<u16>, default: u16, consequence: &str) {
+        let Some(value) = self.container.last_env(name).and_then(|(_, entry)| literal(entry)) else { return };
+        match value.trim().parse() {
+            Ok(seconds) if seconds >= default && range.contains(&seconds) => {}
+            Ok(seconds) if range.contains(&seconds) => self.context.warn(
                 Reason::ManagerLimitLow,
                 &format!(
                     "env {name} is {seconds}, less than MindIO's default of {default} s: {consequence}; raise or \
                      remove it"
                 ),
-            );
+            ),
+            _ => self.context.warn(
+                Reason::ManagerLimitInvalid,
+                &format!(
+                    "env {name} is {value:?}, but MindIO accepts only whole seconds from {} to {}: correct or remove it",
+                    range.start(),
+                    range.end()
+                ),
+            ),
         }
     }
 }

@@ -109,6 +109,7 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
             Some((libraries, order)) => self.preload(libraries, *order),
             None => self.context.record_action(Action::skipped("env.LD_PRELOAD", Reason::PreloadOptedOut)),
         }
+        self.warn_of_env_from();
         self.emit();
     }
 
@@ -227,6 +228,22 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         self.additions.push(NewVar { name, value, before });
     }
 
+    fn warn_of_env_from(&mut self) {
+        let literal = |addition: &&NewVar<'_>| {
+            addition.name != LD_PRELOAD && matches!(addition.value, NewValue::Literal(_))
+        };
+        let names: Vec<&str> = self.additions.iter().filter(literal).map(|addition| addition.name).collect();
+        if !names.is_empty() && !self.container.env_from.items().is_empty() {
+            self.context.warn(
+                Reason::VariablesMayHideEnvFrom,
+                &format!(
+                    "envFrom may contain {}, which the injected ones override; write such values as explicit env entries",
+                    names.join(", ")
+                ),
+            );
+        }
+    }
+
     fn emit(mut self) {
         // In ascending order an insertion shifts the later ones by one.
         self.additions.sort_by_key(|addition| addition.before);
@@ -277,21 +294,32 @@ fn shown(entry: &EnvVar<'_>) -> Option<String> {
     }
 }
 
-/// Whether `value` holds `$(name)` where the kubelet would expand it; `$$` is an escaped dollar.
+/// Whether a value is known: neither from elsewhere nor with references.
+fn literal<'v>(entry: &'v EnvVar<'_>) -> Option<&'v str> {
+    let value = entry.value.text();
+    (entry.value_from.present().is_none() && !value.contains("$(")).then_some(value)
+}
+
+/// Whether `value` holds `$(name)` where the kubelet would expand it.
 fn refers_to(value: &str, name: &str) -> bool {
+    references(value).any(|reference| reference == name)
+}
+
+/// The names in `value` that the kubelet would expand; `$$` is an escaped dollar.
+fn references(value: &str) -> impl Iterator<Item = &str> {
     let mut rest = value;
-    while let Some(at) = rest.find('$') {
-        rest = &rest[at + 1..];
-        if let Some(after) = rest.strip_prefix('$') {
-            rest = after;
-        } else if let Some(inner) = rest.strip_prefix('(') {
-            if inner.strip_prefix(name).is_some_and(|after| after.starts_with(')')) {
-                return true;
+    std::iter::from_fn(move || {
+        loop {
+            let (_, after) = rest.split_once('$')?;
+            rest = after.strip_prefix('$').unwrap_or(after);
+            if let Some(inner) = after.strip_prefix('(') {
+                // Without a closing parenthesis no later reference is complete either.
+                let (name, behind) = inner.split_once(')')?;
+                rest = behind;
+                return Some(name);
             }
-            rest = inner;
         }
-    }
-    false
+    })
 }
 
 #[cfg(test)]
@@ -304,6 +332,8 @@ mod tests {
             ("$(POD_IP)", true),
             ("http://$(POD_IP):1", true),
             ("$(A)$(POD_IP)", true),
+            ("$$$$(POD_IP)", false),
+            ("$(A$(POD_IP)", false),
             ("$$(POD_IP)", false),
             ("$$$(POD_IP)", true),
             ("$(POD_IP_2)", false),

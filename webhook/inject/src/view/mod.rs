@@ -28,6 +28,7 @@ impl Keys for AnnotationKeys {
     fn keep(key: &str) -> bool {
         key.starts_with(annotations::PREFIX)
             || matches!(key, annotations::MIRROR_POD | annotations::JOB_COMPLETION_INDEX)
+            || labels::OF_VOLCANO.contains(&key)
             || spelling::resembles_strategy(key)
     }
 }
@@ -38,10 +39,9 @@ pub struct LabelKeys;
 
 impl Keys for LabelKeys {
     fn keep(key: &str) -> bool {
-        const NAMES: [&str; 6] = [
+        const NAMES: [&str; 5] = [
             labels::PROCESS_RECOVER_ENABLE,
             labels::REPLICA_TYPE,
-            labels::VOLCANO_JOB_NAME,
             labels::FAULT_SCHEDULING,
             labels::SUB_HEALTHY_STRATEGY,
             labels::FRAMEWORK,
@@ -49,6 +49,7 @@ impl Keys for LabelKeys {
         NAMES.contains(&key)
             || key.starts_with("training.kubeflow.org/")
             || labels::POD_INDICES.contains(&key)
+            || labels::OF_VOLCANO.contains(&key)
             || spelling::resembles_strategy(key)
     }
 }
@@ -371,6 +372,8 @@ view! {
 view! {
     /// View of an object with a `template`.
     pub struct Holder<'a> {
+        /// The name of a task.
+        pub name: "name" => Slot<Text<'a>>,
         /// The pod template.
         pub template: "template" => Slot<Template<'a>>,
         /// Number of pods of a replica type or task.

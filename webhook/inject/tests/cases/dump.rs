@@ -173,11 +173,19 @@ fn operators_variables_show_other_strategies() {
 }
 
 #[test]
-fn limits_below_the_defaults_are_warned_about() {
+fn limits_that_lose_a_dump_are_warned_about() {
     for (name, value, expected) in [
         ("TTP_NORMAL_ACTION_TIME_LIMIT", "60", &[Reason::ManagerLimitLow][..]),
         ("TTP_NORMAL_ACTION_TIME_LIMIT", "180", &[]),
+        ("TTP_NORMAL_ACTION_TIME_LIMIT", "1800", &[]),
         ("TTP_NORMAL_ACTION_TIME_LIMIT", "$(LIMIT)", &[]),
+        ("TTP_NORMAL_ACTION_TIME_LIMIT", "29", &[Reason::ManagerLimitInvalid]),
+        ("TTP_NORMAL_ACTION_TIME_LIMIT", "1801", &[Reason::ManagerLimitInvalid]),
+        ("TTP_NORMAL_ACTION_TIME_LIMIT", "70000", &[Reason::ManagerLimitInvalid]),
+        ("TTP_NORMAL_ACTION_TIME_LIMIT", "1800s", &[Reason::ManagerLimitInvalid]),
+        ("TTP_NORMAL_ACTION_TIME_LIMIT", "abc", &[Reason::ManagerLimitInvalid]),
+        ("TTP_NORMAL_ACTION_TIME_LIMIT", "", &[Reason::ManagerLimitInvalid]),
+        ("MINDIO_WAIT_MINDX_TIME", "3601", &[Reason::ManagerLimitInvalid]),
         ("MINDIO_WAIT_MINDX_TIME", "10", &[Reason::ManagerLimitLow]),
         ("MINDIO_WAIT_MINDX_TIME", "30", &[]),
     ] {
@@ -200,6 +208,156 @@ fn volcano_jobs_report_an_unknown_address() {
         });
         let injected = run(WorkloadKind::VolcanoJob, &job, &Policy::default());
         assert_eq!(injected.action("env.TTP_ADDR").unwrap().reason, reason);
-        assert_eq!(injected.warned(), [Reason::VolcanoNoOperatorEnv]);
+        assert!(injected.warned().contains(&Reason::VolcanoNoOperatorEnv));
     }
+}
+
+/// The kubelet expands references to earlier entries only.
+#[test]
+fn unusable_address_of_the_user_is_warned_about() {
+    let pod_ip = json!({"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}});
+    let own = variable("TTP_ADDR", "$(POD_IP)");
+    let (literal, wrong) = (Reason::ControllerAddressLiteral, Reason::ControllerAddressWrong);
+    for (replica_type, env, reason, warned) in [
+        ("master", json!([pod_ip, own]), Reason::AlreadyPresent, vec![]),
+        ("master", json!([own]), Reason::AlreadyPresent, vec![]),
+        ("master", json!([own, pod_ip]), Reason::UserValueKept, vec![literal]),
+        (
+            "master",
+            json!([variable("TTP_ADDR", "$(A)"), variable("A", "::1")]),
+            Reason::UserValueKept,
+            vec![literal],
+        ),
+        (
+            "master",
+            json!([variable("TTP_ADDR", "$$(A)"), variable("A", "::1")]),
+            Reason::UserValueKept,
+            vec![],
+        ),
+        ("master", json!([variable("TTP_ADDR", "")]), Reason::UserValueKept, vec![wrong]),
+        ("worker", json!([pod_ip, own]), Reason::UserValueKept, vec![wrong]),
+    ] {
+        let injected = pod(&operator_pod(replica_type, env.clone()));
+        assert_eq!(injected.action("env.TTP_ADDR").unwrap().reason, reason, "{replica_type} {env}");
+        assert_eq!(injected.warned(), warned, "{replica_type} {env}");
+    }
+}
+
+#[test]
+fn own_address_in_a_template_with_other_ranks_is_warned_about() {
+    let template =
+        json!({"spec": {"containers": [{"name": "ascend", "env": [variable("TTP_ADDR", "$(POD_IP)")]}]}});
+    let ascend_job = |replica_type: &str| {
+        json!({
+            "kind": "AscendJob",
+            "metadata": {"labels": {"framework": "pytorch"}, "annotations": {"recover-strategy": "dump"}},
+            "spec": {"replicaSpecs": {replica_type: {"replicas": 1, "template": template}}},
+        })
+    };
+    let volcano_job = |replicas: i64| {
+        json!({
+            "kind": "Job", "metadata": {"annotations": {"recover-strategy": "dump"}},
+            "spec": {"tasks": [{"name": "t", "replicas": replicas, "template": template}]},
+        })
+    };
+    for (kind, object, expected) in [
+        (WorkloadKind::AscendJob, ascend_job("Master"), false),
+        (WorkloadKind::AscendJob, ascend_job("Worker"), true),
+        (WorkloadKind::VolcanoJob, volcano_job(1), false),
+        (WorkloadKind::VolcanoJob, volcano_job(2), true),
+    ] {
+        let injected = run(kind, &object, &Policy::default());
+        assert_eq!(injected.warned().contains(&Reason::ControllerAddressWrong), expected, "{object}");
+    }
+}
+
+/// A training process with the address of its own Pod waits for a controller that isn't there.
+#[test]
+fn only_a_known_rank_gets_an_address() {
+    let index = |index: &str| json!({"volcano.sh/job-name": "j", "volcano.sh/task-index": index});
+    let task =
+        |name: &str, index: &str| json!({"volcano.sh/task-spec": name, "volcano.sh/task-index": index});
+    let (own, of_rank_zero) = (Some("$(POD_IP)"), Some("$(MASTER_ADDR)"));
+    for (marks, rank, expected) in [
+        (json!({"volcano.sh/task-index": "3"}), None, of_rank_zero),
+        (index("3"), None, of_rank_zero),
+        (index("0"), None, None),
+        (index("0"), Some("0"), own),
+        (index("0"), Some("1"), of_rank_zero),
+        (task("master", "0"), None, own),
+        (task("master", "1"), None, of_rank_zero),
+        (task("worker", "0"), None, None),
+        (json!({"volcano.sh/job-name": "j"}), None, None),
+        (json!({}), None, own),
+    ] {
+        for field in ["labels", "annotations"] {
+            let mut env = vec![variable("MASTER_ADDR", "10.0.0.1")];
+            env.extend(rank.map(|rank| variable("RANK", rank)));
+            let mut object = ascend(json!({"env": env}));
+            for (key, value) in marks.as_object().unwrap() {
+                object["metadata"][field][key] = value.clone();
+            }
+            let injected = pod(&object);
+            assert_eq!(injected.env("TTP_ADDR").and_then(Value::as_str), expected, "{object}");
+            let warned = if expected.is_some() { vec![] } else { vec![Reason::ControllerAddressUnknown] };
+            assert_eq!(injected.warned(), warned, "{object}");
+        }
+    }
+}
+
+/// The index of a JobSet counts its Jobs.
+#[test]
+fn each_of_several_indices_has_to_be_zero() {
+    for (job, pod_index, expected) in
+        [("0", "0", "$(POD_IP)"), ("0", "3", "$(MASTER_ADDR)"), ("1", "0", "$(MASTER_ADDR)")]
+    {
+        let mut object = ascend(json!({"env": [variable("MASTER_ADDR", "10.0.0.1")]}));
+        object["metadata"]["labels"] = json!({
+            "jobset.sigs.k8s.io/job-global-index": job,
+            "batch.kubernetes.io/job-completion-index": pod_index,
+        });
+        assert_eq!(pod(&object).env("TTP_ADDR").unwrap(), expected, "{object}");
+    }
+}
+
+#[test]
+fn volcano_job_shows_which_pods_get_which_address() {
+    let master = variable("MASTER_ADDR", "10.0.0.1");
+    let unknown = Reason::ControllerAddressUnknown;
+    for (task, env, value, warned) in [
+        ("master", json!([master]), "$(POD_IP) with index 0, else $(MASTER_ADDR)", vec![]),
+        ("default-test", json!([master]), "none with index 0, else $(MASTER_ADDR)", vec![unknown]),
+        ("t", json!([master, variable("RANK", "0")]), "$(POD_IP) with RANK 0, else $(MASTER_ADDR)", vec![]),
+    ] {
+        let container = json!({"name": "ascend", "env": env});
+        let job = json!({
+            "kind": "Job", "metadata": {"annotations": {"recover-strategy": "dump"}},
+            "spec": {"tasks": [{"name": task, "replicas": 4, "template": {"spec": {"containers": [container]}}}]},
+        });
+        let injected = run(WorkloadKind::VolcanoJob, &job, &Policy::default());
+        assert_eq!(injected.action("env.TTP_ADDR").unwrap().value.as_deref(), Some(value));
+        assert_eq!(injected.warned(), [warned, vec![Reason::VolcanoNoOperatorEnv]].concat(), "{job}");
+    }
+}
+
+#[test]
+fn variables_that_may_hide_env_from_are_warned_about() {
+    let env: Vec<Value> =
+        [("LD_PRELOAD", "/a.so"), ("TTP_ADDR", "::1"), ("TTP_PORT", "8000"), ("TASKD_PROCESS_ENABLE", "on")]
+            .map(|(name, value)| variable(name, value))
+            .to_vec();
+    for (env, expected) in
+        [(env.clone(), true), ([env, vec![variable("TTP_NORMAL_ACTION_TIME_LIMIT", "900")]].concat(), false)]
+    {
+        let object = ascend(json!({"env": env, "envFrom": [{"configMapRef": {"name": "c"}}]}));
+        assert_eq!(pod(&object).warned().contains(&Reason::VariablesMayHideEnvFrom), expected, "{object}");
+    }
+    let object = ascend(json!({"envFrom": [{"configMapRef": {"name": "c"}}]}));
+    let injected = pod(&object);
+    let names = "TTP_PORT, TASKD_PROCESS_ENABLE, TTP_ADDR, TTP_NORMAL_ACTION_TIME_LIMIT,";
+    assert!(
+        injected.outcome.warnings.iter().any(|warning| warning.message.contains(names)),
+        "{:?}",
+        injected.outcome.warnings
+    );
 }

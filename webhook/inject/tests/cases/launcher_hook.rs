@@ -131,13 +131,17 @@ fn volumes_and_mounts_of_the_user_are_kept() {
 }
 
 #[test]
-fn containers_without_preload_get_no_hook() {
+fn containers_without_preload_get_the_hook_too() {
     let mut object = pod_with(json!([{"name": "a"}, {"name": "b"}]));
     object["metadata"]["annotations"]["swansong.dev/containers"] = json!("a,b");
     object["metadata"]["annotations"]["swansong.dev/skip-preload"] = json!("a");
     let injected = pod(&object).object;
-    assert_eq!(injected["spec"]["containers"][0].get("volumeMounts"), None);
-    assert_eq!(injected["spec"]["containers"][1]["volumeMounts"].as_array().unwrap().len(), 2);
+    for container in injected["spec"]["containers"].as_array().unwrap() {
+        assert_eq!(container["volumeMounts"].as_array().unwrap().len(), 2, "{container}");
+    }
+    let has_preload =
+        |index: usize| crate::support::env_of(&injected["spec"]["containers"][index], "LD_PRELOAD").is_some();
+    assert_eq!([has_preload(0), has_preload(1)], [false, true]);
 }
 
 /// The wait has to be longer than the save.
@@ -197,4 +201,32 @@ fn undo_keeps_a_volume_that_the_user_mounted_too() {
     let undone = crate::support::apply(&object, &undo.operations);
     assert_eq!(undone["spec"]["containers"][0]["volumeMounts"], json!([own]));
     assert_eq!(undone["spec"]["volumes"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn annotations_without_room_for_the_hook_are_warned_about() {
+    for (length, warned) in [(200 << 10, vec![]), (250 << 10, vec![Reason::DumpUnprotected])] {
+        let injected = pod(&annotated("example.com/long", &"x".repeat(length)));
+        assert_eq!(injected.warned(), warned, "{length}");
+        assert_eq!(paths_of_mounts(&injected.object).is_empty(), !warned.is_empty(), "{length}");
+    }
+}
+
+#[test]
+fn hook_of_the_user_is_kept_with_a_warning() {
+    for key in ["swansong.dev/launcher-hook.py", "swansong.dev/launcher-hook.pth"] {
+        let injected = pod(&annotated(key, "import mine\n"));
+        assert_eq!(injected.object["metadata"]["annotations"][key], "import mine\n");
+        assert_eq!(injected.warned(), [Reason::LauncherHookDiffers], "{key}");
+        assert_eq!(injected.outcome.templates[0].actions[0].reason, Reason::LauncherHookDiffers, "{key}");
+        assert_eq!(pod(&injected.object).warned(), [Reason::LauncherHookDiffers], "{key}");
+    }
+    let mut injected = pod(&ascend(json!({}))).object;
+    assert_eq!(pod(&injected).warned(), []);
+    // The record shows that the hook of another configuration is Swansong's.
+    let dump = DumpPolicy { save_limit: Some(60), ..DumpPolicy::default() };
+    let other = run(WorkloadKind::Pod, &injected, &Policy { dump, ..Policy::default() });
+    assert!(!other.warned().contains(&Reason::LauncherHookDiffers));
+    injected["metadata"]["annotations"]["swansong.dev/launcher-hook.py"] = json!("# mine\n");
+    assert_eq!(pod(&injected).warned(), [Reason::LauncherHookDiffers]);
 }

@@ -95,7 +95,7 @@ fn references_between_variables_still_resolve() {
 fn env_from_without_a_preload_is_warned_about() {
     let injected = pod(&ascend(json!({"envFrom": [{"configMapRef": {"name": "c"}}]})));
     assert_eq!(injected.env("LD_PRELOAD").unwrap(), &json!(ours()));
-    assert_eq!(injected.warned(), [Reason::PreloadMayHideEnvFrom]);
+    assert_eq!(injected.warned(), [Reason::PreloadMayHideEnvFrom, Reason::VariablesMayHideEnvFrom]);
 }
 
 /// Reported as kserve#4332, odigos PR#1619, DataDog PR#28604, k3d#204.
