@@ -101,25 +101,9 @@ impl TemplateInjection<'_, '_, '_, '_> {
                 if !chosen.is_empty() {
                     self.request_ready_nodes(spec, &mut record, &mut report.actions, operations, warnings);
                     hook.emit(path, own, spec, &mut changes, &mut record, operations);
-                    for key in hook.foreign_annotations(own) {
-                        let action =
-                            Action::kept(format!("annotations.{key}"), None, Reason::LauncherHookDiffers);
-                        report.actions.push(action);
-                        warnings.push(Warning {
-                            reason: Reason::LauncherHookDiffers,
-                            message: format!(
-                                "{}annotation {key} has a value of yours, so the launcher hook may not protect the dump: \
-                                 remove it",
-                                self.prefix()
-                            ),
-                        });
-                    }
-                    warnings.extend(hook.warnings(&options, rank != Rank::Other).into_iter().map(
-                        |(reason, message)| Warning {
-                            reason,
-                            message: format!("{}{message}", self.prefix()),
-                        },
-                    ));
+                    report.actions.extend(self.report_hook(&hook, own, warnings));
+                    let advice = hook.warnings(&options, rank != Rank::Other).into_iter();
+                    warnings.extend(advice.map(|(reason, message)| self.warning(reason, &message)));
                 }
                 if chosen.is_empty() && *lacks_npus && options.containers.is_none() {
                     warnings.push(Warning {
@@ -142,6 +126,29 @@ impl TemplateInjection<'_, '_, '_, '_> {
         }
         budget.annotations_exceeded |= !changes.emit(path, &template.metadata, record, operations, warnings);
         report
+    }
+
+    fn warning(&self, reason: Reason, message: &str) -> Warning {
+        Warning { reason, message: format!("{}{message}", self.prefix()) }
+    }
+
+    /// Reports annotations of the launcher hook that have values of the user.
+    fn report_hook(
+        &self,
+        hook: &LauncherHook<'_>,
+        own: Option<&Metadata<'_>>,
+        warnings: &mut Vec<Warning>,
+    ) -> Vec<Action> {
+        let reason = Reason::LauncherHookDiffers;
+        let mut actions = Vec::new();
+        for key in hook.foreign_annotations(own) {
+            actions.push(Action::kept(format!("annotations.{key}"), None, reason));
+            let message = format!(
+                "annotation {key} has a value of yours, so the launcher hook may not protect the dump: remove it"
+            );
+            warnings.push(self.warning(reason, &message));
+        }
+        actions
     }
 
     fn request_ready_nodes(

@@ -271,7 +271,7 @@ fn own_address_in_a_template_with_other_ranks_is_warned_about() {
     }
 }
 
-/// A training process with the address of its own Pod waits for a controller that isn't there.
+/// A training process that connects to the Pod it runs in waits for a controller that isn't there.
 #[test]
 fn only_a_known_rank_gets_an_address() {
     let index = |index: &str| json!({"volcano.sh/job-name": "j", "volcano.sh/task-index": index});
