@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::outcomes::AffectedJob;
 use crate::pod::{NpuPod, Owner, PodReference};
-use crate::preflight::{JobState, Objection, PodGroup, Why, objections};
+use crate::preflight::{JobState, Objection, PodGroup, Why, deletes_running_pods, objections};
 use crate::processes::Activity;
 use crate::public::handling_of;
 
@@ -111,7 +111,7 @@ impl Cluster {
             group,
             reset_config: reset_config::state(data.as_ref()),
             status: summary.and_then(|mut data| data.remove(JOB_STATUS)),
-            deletes_running_pods: policy.and_then(|policy| policy.as_str()) == Some("Running"),
+            deletes_running_pods: policy.and_then(|policy| policy.as_str()).is_some_and(deletes_running_pods),
             is_force_deleted: scheduling.is_some_and(|scheduling| scheduling == "force"),
         })
     }

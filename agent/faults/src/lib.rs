@@ -38,7 +38,7 @@ pub use self::condition::{CONDITION, ConditionState, ConditionStatus};
 pub use self::events::FaultEvents;
 pub use self::levels::{LevelSettings, LevelWatch, Levels};
 pub use self::metrics::Metrics;
-pub use self::peers::{RANK, share};
+pub use self::peers::{NPU_RESOURCES, RANK, share};
 pub use self::pipeline::{Inputs, Outputs, Parts, Queue, run};
 pub use self::pod::{DumpSettings, NpuPod, Owner, PodReference};
 pub use self::preflight::PodGroup;

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use swansong_fault_model::Subject;
 use swansong_fault_model::outcome::{
-    Expected, GroupStatus, Observation, Outcome, Processors, STATUS_TIMEOUT,
+    EARLIEST_ORDER, Expected, GroupStatus, ORDER_TIMEOUT, Observation, Outcome, Processors, STATUS_TIMEOUT,
 };
+use swansong_fault_model::{Fault, Subject};
 
+use crate::clock::as_millis;
 use crate::pod::{NpuPod, PodReference};
 use crate::preflight::{JobState, PodGroup, Warning, warnings};
-use crate::processes::PodActivity;
+use crate::processes::{DumpTimes, PodActivity};
 
 /// The shortest and the longest time between two checks of a job: the longer it takes, the longer.
 const INTERVAL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(15));
@@ -23,6 +24,8 @@ pub(crate) struct FollowedFault {
     pub subject: Subject,
     /// When ClusterD accepted it, by the pipeline's clock.
     pub accepted_at: Duration,
+    /// No dump is ordered before.
+    pub order_at: Duration,
     /// The jobs that asked for a dump and whose outcome isn't known.
     pub jobs: Vec<AffectedJob>,
 }
@@ -109,14 +112,21 @@ impl Outcomes {
         std::mem::replace(&mut self.has_changed, false)
     }
 
-    /// Follows the jobs that ask for a dump.
-    pub(crate) fn follow(&mut self, id: &str, subject: Subject, jobs: &[AffectedJob], now: Duration) {
+    /// Follows the jobs that ask for a dump after `fault`.
+    pub(crate) fn follow(&mut self, fault: &Fault, jobs: &[AffectedJob], now: Duration) {
         let jobs: Vec<AffectedJob> = jobs.iter().filter(|job| job.dumps).cloned().collect();
-        if !jobs.is_empty() && !self.followed.contains_key(id) {
-            self.followed.insert(id.to_owned(), FollowedFault { subject, accepted_at: now, jobs });
-            self.next_check = now;
-            self.has_changed = true;
+        if jobs.is_empty() {
+            return;
         }
+        // The rank on the device may have ended with the fault.
+        let order_at = (Duration::from_millis(fault.since) + EARLIEST_ORDER).max(now);
+        let new = FollowedFault { subject: fault.subject, accepted_at: now, order_at, jobs: Vec::new() };
+        let followed = self.followed.entry(fault.id.clone()).or_insert(new);
+        let known: Vec<String> = followed.jobs.iter().map(|job| job.pod.uid.clone()).collect();
+        // The jobs whose rank is ended are followed before ClusterD's answer.
+        followed.jobs.extend(jobs.into_iter().filter(|job| !known.contains(&job.pod.uid)));
+        self.next_check = now;
+        self.has_changed = true;
     }
 
     /// The jobs to check now, or when.
@@ -130,8 +140,8 @@ impl Outcomes {
         let interval = (now.saturating_sub(newest) / 10).clamp(INTERVAL.0, INTERVAL.1);
         (self.is_checking, self.next_check) = (true, now + interval);
         let open = self.followed.iter().flat_map(|(id, fault)| {
-            let since = fault.accepted_at;
-            fault.jobs.iter().map(move |job| OpenJob { id: id.clone(), job: job.clone(), since, now })
+            let (since, order) = (fault.accepted_at, fault.order_at);
+            fault.jobs.iter().map(move |job| OpenJob { id: id.clone(), job: job.clone(), since, order, now })
         });
         Ok(open.collect())
     }
@@ -160,15 +170,25 @@ impl Outcomes {
 pub(crate) struct OpenJob {
     id: String,
     pub(crate) job: AffectedJob,
-    /// When ClusterD accepted the fault, and the time of the check.
-    pub(crate) since: Duration,
-    pub(crate) now: Duration,
+    since: Duration,
+    order: Duration,
+    /// The time of the check.
+    now: Duration,
 }
 
 impl OpenJob {
     /// Whether ClusterD should have written a status by now, so that others are asked too.
     pub(crate) fn is_late(&self) -> bool {
         self.now.saturating_sub(self.since) >= STATUS_TIMEOUT
+    }
+
+    /// Whether the time for saving has not passed.
+    pub(crate) fn may_save(&self) -> bool {
+        self.now.saturating_sub(self.since) < ORDER_TIMEOUT + self.job.save_limit
+    }
+
+    pub(crate) fn times(&self) -> DumpTimes {
+        DumpTimes { since: as_millis(self.since), order: as_millis(self.order), now: as_millis(self.now) }
     }
 
     /// The result, if there is one.
@@ -196,4 +216,30 @@ pub(crate) struct CheckedOutcome {
     pub(crate) outcome: Outcome,
     /// The Pod of rank 0, which keeps its devices after a dump.
     pub(crate) first_pod: Option<PodReference>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dump_is_not_ordered_before_mindio_can_have_missed_a_rank() {
+        const MILLIS: u64 = 1_784_000_000_000;
+        let fault = Fault { since: MILLIS, ..Fault::from_id("n") };
+        let at = |seconds| Duration::from_millis(MILLIS) + Duration::from_secs(seconds);
+        let job = |uid: &str| AffectedJob {
+            pod: PodReference { uid: uid.to_owned(), ..PodReference::default() },
+            dumps: true,
+            ..AffectedJob::default()
+        };
+        for (accepted, order) in [(1, 9), (5, 9), (60, 60)] {
+            let mut outcomes = Outcomes::default();
+            outcomes.follow(&fault, &[job("fast")], at(accepted));
+            // ClusterD answers after it has shown the fault.
+            outcomes.follow(&fault, &[job("fast"), job("other")], at(accepted + 1));
+            let followed = &outcomes.followed()["n"];
+            assert_eq!((followed.accepted_at, followed.order_at), (at(accepted), at(order)));
+            assert_eq!(followed.jobs.len(), 2);
+        }
+    }
 }

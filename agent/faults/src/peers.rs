@@ -1,6 +1,6 @@
 //! What the agents of a job's nodes see of its dump, which they share by one ConfigMap for each node.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
@@ -12,18 +12,19 @@ use swansong_fault_model::outcome::{Outcome, Processors};
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::clock::as_millis;
 use crate::cluster::{Cluster, answered};
 use crate::outcomes::{CheckedOutcome, OpenJob};
 use crate::pod::PodReference;
 use crate::preflight::PodGroup;
-use crate::processes::{Activity, merge};
+use crate::processes::{Activity, ObservedPod, merge};
 
 /// The key of the ConfigMap.
 const KEY: &str = "pods.json";
 /// How many ConfigMaps are read at once.
 const CONCURRENT: usize = 8;
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The prefix of resources that are NPUs, and of the annotations that name granted ones.
+pub const NPU_RESOURCES: &str = "huawei.com/";
 /// The rank of a Pod in its job.
 pub const RANK: &str = "hccl/rankIndex";
 
@@ -33,6 +34,8 @@ struct JobPod {
     node: String,
     /// Whether it has rank 0 and runs.
     is_first: bool,
+    /// Whether its ranks may still save.
+    may_save: bool,
 }
 
 impl Cluster {
@@ -71,17 +74,23 @@ impl Cluster {
                 Vec::new()
             };
         if outcome.is_none() {
-            let activity = self.activity(&pods, node, local).await;
-            let uids = pods.iter().map(|pod| &pod.reference.uid).chain([&pod.uid]);
-            let seen: Vec<_> = uids.filter_map(|uid| activity.get(uid)).collect();
-            let (processors, renamed) = merge(seen.into_iter(), as_millis(open.since), as_millis(open.now));
+            let (activity, problem) = self.activity(&pods, node, local).await;
+            let observed = observed_pods(&pods, &pod.uid, &activity);
+            let (processors, renamed) = merge(&observed, open.times());
             outcome = open.outcome(group.as_ref(), processors, renamed);
+            // What can't be read now may be the checkpoint.
+            if let Some(problem) = problem
+                && matches!(outcome, Some(Outcome::Unknown(_)))
+                && open.may_save()
+            {
+                return Err(problem);
+            }
         }
         let first = pods.into_iter().find(|pod| pod.is_first);
         Ok(outcome.map(|outcome| (outcome, first.map(|pod| pod.reference))))
     }
 
-    /// The Pods of the job of `pod`. Those that have ended may have saved.
+    /// The Pods of the job of `pod` that use NPUs. Those that have ended may have saved.
     async fn job_pods(&self, pod: &PodReference) -> Result<Vec<JobPod>, String> {
         let Some(job) = &pod.job else { return Ok(Vec::new()) };
         let label = if job.kind == "AscendJob" { "job-name" } else { "volcano.sh/job-name" };
@@ -90,8 +99,11 @@ impl Cluster {
         let pods = answered(pods.list(&chosen)).await?.items.into_iter();
         let own = pods.filter(|pod| pod.owner_references().iter().any(|owner| owner.uid == job.uid));
         Ok(own
+            .filter(uses_npus)
             .map(|found| JobPod {
-                is_first: is_running(&found) && found.annotations().get(RANK).is_some_and(|rank| rank == "0"),
+                is_first: phase(&found) == "Running"
+                    && found.annotations().get(RANK).is_some_and(|rank| rank == "0"),
+                may_save: !matches!(phase(&found), "Succeeded" | "Failed" | "Pending"),
                 node: found.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
                 reference: PodReference {
                     name: found.name_any(),
@@ -102,27 +114,53 @@ impl Cluster {
             .collect())
     }
 
-    /// What the agents of the nodes of `pods` see.
-    async fn activity(&self, pods: &[JobPod], node: &str, local: &Activity) -> Activity {
-        let mut activity = local.clone();
-        let Some(namespace) = &self.namespace else { return activity };
+    /// What the agents of the nodes of `pods` see, and why that isn't all.
+    async fn activity(&self, pods: &[JobPod], node: &str, local: &Activity) -> (Activity, Option<String>) {
+        let (mut activity, mut problem) = (local.clone(), None);
+        let Some(namespace) = &self.namespace else { return (activity, problem) };
         let nodes: BTreeSet<&str> =
             pods.iter().map(|pod| pod.node.as_str()).filter(|other| *other != node).collect();
-        let read = async |node: &str| -> Option<Activity> {
+        let read = async |node: &str| -> Result<Activity, String> {
+            let data = self.config_map(namespace, &name(node)).await?.unwrap_or_default();
             // An agent without the right to inspect processes shares nothing.
-            let data = self.config_map(namespace, &name(node)).await.ok()??;
-            serde_json::from_str(data.get(KEY)?).ok()
+            let Some(text) = data.get(KEY) else { return Ok(Activity::new()) };
+            serde_json::from_str(text).map_err(|error| format!("ConfigMap {}: {error}", name(node)))
         };
         let mut shared = stream::iter(nodes).map(read).buffer_unordered(CONCURRENT);
         while let Some(other) = shared.next().await {
-            activity.extend(other.unwrap_or_default());
+            match other {
+                Ok(other) => activity.extend(other),
+                Err(error) => problem = Some(error),
+            }
         }
-        activity
+        (activity, problem)
     }
 }
 
-fn is_running(pod: &Pod) -> bool {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+/// What is seen of each Pod, and of the agent's own one, `uid`, if it was deleted.
+fn observed_pods<'a>(pods: &[JobPod], uid: &str, activity: &'a Activity) -> Vec<ObservedPod<'a>> {
+    let mut observed: Vec<ObservedPod<'_>> = pods
+        .iter()
+        .map(|pod| ObservedPod { may_save: pod.may_save, activity: activity.get(&pod.reference.uid) })
+        .collect();
+    if let Some(own) = activity.get(uid)
+        && !pods.iter().any(|pod| pod.reference.uid == uid)
+    {
+        observed.push(ObservedPod { may_save: true, activity: Some(own) });
+    }
+    observed
+}
+
+fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
+}
+
+/// Whether a Pod has ranks: MindSpore's scheduler needs no NPU. The device plugin writes the annotations.
+fn uses_npus(pod: &Pod) -> bool {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let limits = containers.filter_map(|container| container.resources.as_ref()?.limits.as_ref());
+    let mut names = limits.flat_map(BTreeMap::keys).chain(pod.annotations().keys());
+    names.any(|name| name.starts_with(NPU_RESOURCES))
 }
 
 fn name(node: &str) -> String {

@@ -1,14 +1,15 @@
 //! The Pods of this node that use NPUs.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use swansong_fault_model::Subject;
 use swansong_fault_model::rank_process::PodRanks;
 
-/// The shortest and the longest time that MindIO lets ranks save, and the one without a setting.
-const SAVE_LIMIT: (u64, u64) = (30, 1800);
+/// The times in seconds that MindIO lets ranks save, and the one without a setting.
+const SAVE_LIMITS: RangeInclusive<u64> = 30..=1800;
 const DEFAULT_SAVE_LIMIT: Duration = Duration::from_mins(3);
 
 /// A Pod that uses NPUs.
@@ -35,7 +36,7 @@ pub struct PodReference {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    /// The training container: `ascend`, or the first.
+    /// The training container.
     pub container: String,
     /// The name of its PodGroup.
     pub group: Option<String>,
@@ -93,12 +94,12 @@ impl NpuPod {
 }
 
 impl DumpSettings {
-    /// The limit for saving that `TTP_NORMAL_ACTION_TIME_LIMIT` sets.
+    /// The limit for saving that `TTP_NORMAL_ACTION_TIME_LIMIT` sets. How MindIO takes another value isn't documented,
+    /// so the longest one is waited for.
     pub fn save_limit_of(seconds: Option<&str>) -> Duration {
-        let seconds = seconds.and_then(|seconds| seconds.trim().parse::<u64>().ok());
-        seconds.map_or(DEFAULT_SAVE_LIMIT, |seconds| {
-            Duration::from_secs(seconds.clamp(SAVE_LIMIT.0, SAVE_LIMIT.1))
-        })
+        let Some(seconds) = seconds else { return DEFAULT_SAVE_LIMIT };
+        let seconds = seconds.trim().parse().ok().filter(|seconds| SAVE_LIMITS.contains(seconds));
+        Duration::from_secs(seconds.unwrap_or(*SAVE_LIMITS.end()))
     }
 }
 
@@ -106,5 +107,27 @@ impl Default for DumpSettings {
     fn default() -> Self {
         let (is_fast, has_hook) = (false, false);
         Self { container_id: None, is_fast, has_hook, ports: Vec::new(), save_limit: DEFAULT_SAVE_LIMIT }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limit_that_mindio_may_not_take_counts_as_the_longest() {
+        for (value, seconds) in [
+            (None, 180),
+            (Some("30"), 30),
+            (Some(" 600 "), 600),
+            (Some("1800"), 1800),
+            (Some("29"), 1800),
+            (Some("1801"), 1800),
+            (Some("-1"), 1800),
+            (Some("$(LIMIT)"), 1800),
+            (Some(""), 1800),
+        ] {
+            assert_eq!(DumpSettings::save_limit_of(value).as_secs(), seconds, "{value:?}");
+        }
     }
 }

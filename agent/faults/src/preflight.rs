@@ -70,7 +70,7 @@ pub(crate) struct JobState {
     pub reset_config: reset_config::State,
     /// `job_status` of `job-summary-<job>`; `None` without such a ConfigMap.
     pub status: Option<String>,
-    /// Whether ascend-operator deletes the Pods that still run when one has failed (`cleanPodPolicy: Running`).
+    /// Whether ascend-operator deletes the Pods that still run when one has failed.
     pub deletes_running_pods: bool,
     /// Whether Volcano deletes a Pod with a faulty device at once (`fault-scheduling: force`).
     pub is_force_deleted: bool,
@@ -81,7 +81,7 @@ pub(crate) struct JobState {
 pub enum Warning {
     /// The surviving Pods are deleted while they save.
     #[strum(
-        to_string = "cleanPodPolicy: Running deletes the Pods of the other ranks while they save; remove it"
+        to_string = "the job's cleanPodPolicy deletes the Pods of the other ranks while they save; set it to None"
     )]
     RunningPodsDeleted,
     /// The Pod is deleted before its ranks have saved.
@@ -101,6 +101,11 @@ pub enum Warning {
                      MindIO's controller, while they save"
     )]
     HookNotActive,
+}
+
+/// Whether ascend-operator deletes running Pods of a failed job with this `cleanPodPolicy`.
+pub(crate) fn deletes_running_pods(policy: &str) -> bool {
+    matches!(policy, "Running" | "All")
 }
 
 /// What may cost the checkpoint of the job of `pod`.
@@ -342,6 +347,13 @@ mod tests {
         let mut without_job = pod();
         without_job.reference.job = None;
         assert!(why(&without_job, &JobState { group: None, ..found() }).is_empty());
+    }
+
+    #[test]
+    fn clean_pod_policies_that_delete_running_pods_are_known() {
+        for (policy, deletes) in [("None", false), ("", false), ("Running", true), ("All", true)] {
+            assert_eq!(deletes_running_pods(policy), deletes, "{policy}");
+        }
     }
 
     #[test]

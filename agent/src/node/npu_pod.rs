@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use swansong_api::annotations::FAST_DUMP;
+use swansong_api::annotations::{CONTAINERS, FAST_DUMP};
 use swansong_api::env::{MS_TFT_PORT, SAVE_LIMIT, TTP_PORT};
 use swansong_faults::{DumpSettings, NpuPod, Owner, PodReference, RANK};
 
@@ -17,7 +17,7 @@ const GRANTED: [&str; 3] = ["huawei.com/AscendReal", "huawei.com/Ascend910", "hu
 const GROUP: &str = "scheduling.k8s.io/group-name";
 /// The kinds of jobs that have a PodGroup with a strategy.
 const JOBS: [&str; 2] = ["AscendJob", "Job"];
-/// The training container.
+/// The training container of ascend-operator.
 const TRAINING: &str = "ascend";
 /// The port that MindSpeed-LLM connects to, independent of the environment.
 const DEFAULT_PORT: u16 = 8000;
@@ -33,8 +33,7 @@ impl PodObject {
             return None;
         }
         let containers = self.spec.as_ref().and_then(|spec| spec.containers.as_deref()).unwrap_or_default();
-        let container =
-            containers.iter().find(|container| container.name == TRAINING).or_else(|| containers.first());
+        let container = training_container(containers, annotation(CONTAINERS));
         let owners = self.metadata.owner_references.iter().flatten();
         let job = owners.filter(|owner| JOBS.contains(&owner.kind.as_str())).map(|owner| Owner {
             api_version: owner.api_version.clone(),
@@ -61,12 +60,32 @@ impl PodObject {
                 is_fast: annotation(FAST_DUMP).is_some_and(|value| value.trim() == "true"),
                 has_hook: self.has_launcher_hook(),
                 ports: container.map(ports).unwrap_or_default(),
-                save_limit: DumpSettings::save_limit_of(
-                    container.and_then(|container| container.variable(SAVE_LIMIT)),
-                ),
+                save_limit: DumpSettings::save_limit_of(container.and_then(save_limit)),
             },
         })
     }
+}
+
+/// The training container, chosen as the webhook does: of those that the annotation names, or of all, the one called `ascend`,
+/// else the one that requests NPUs, else the first.
+fn training_container<'a>(containers: &'a [Container], annotation: Option<&str>) -> Option<&'a Container> {
+    let names: Vec<&str> = annotation.unwrap_or_default().split(',').map(str::trim).collect();
+    let mut candidates: Vec<&Container> =
+        containers.iter().filter(|container| names.contains(&container.name.as_str())).collect();
+    if candidates.is_empty() {
+        candidates.extend(containers);
+    }
+    let find = |is_chosen: fn(&Container) -> bool| candidates.iter().find(|container| is_chosen(container));
+    find(|container| container.name == TRAINING)
+        .or_else(|| find(Container::requests_npu))
+        .or_else(|| candidates.first())
+        .copied()
+}
+
+/// The value of the limit for saving, empty if it comes from another object.
+fn save_limit(container: &Container) -> Option<&str> {
+    let is_set = container.env.iter().flatten().any(|variable| variable.name == SAVE_LIMIT);
+    is_set.then(|| container.variable(SAVE_LIMIT).unwrap_or_default())
 }
 
 /// The ports of MindIO's controller.
@@ -144,6 +163,44 @@ mod tests {
             save_limit: Duration::from_mins(30),
         };
         assert_eq!(pod.dump, dump);
+    }
+
+    #[test]
+    fn training_container_is_the_one_that_the_webhook_injects() {
+        let containers = |names: &[&str]| -> Vec<Container> {
+            let container = |name: &&str| {
+                let count = if name.starts_with("npu") { "8" } else { "0" };
+                json!({"name": name, "resources": {"requests": {"huawei.com/Ascend910": count, "cpu": "1"}}})
+            };
+            let containers = names.iter().map(container).collect();
+            serde_json::from_value(Value::Array(containers)).expect("containers")
+        };
+        for (names, annotation, expected) in [
+            (&["side", "npu", "ascend"][..], None, Some("ascend")),
+            (&["side", "npu"], None, Some("npu")),
+            (&["side", "other"], None, Some("side")),
+            (&["side", "npu", "ascend"], Some("side"), Some("side")),
+            (&["side", "npu", "ascend"], Some("side, npu"), Some("npu")),
+            (&["side", "npu"], Some("gone"), Some("npu")),
+            (&["side", "npu"], Some(""), Some("npu")),
+            (&[], None, None),
+        ] {
+            let containers = containers(names);
+            let chosen = training_container(&containers, annotation);
+            let chosen = chosen.map(|container| container.name.as_str());
+            assert_eq!(chosen, expected, "{names:?}, {annotation:?}");
+        }
+    }
+
+    #[test]
+    fn limit_from_another_object_is_unknown() {
+        let limit = |env: Value| {
+            let container: Container = serde_json::from_value(json!({"name": "a", "env": env})).expect("one");
+            save_limit(&container).map(str::to_owned)
+        };
+        assert_eq!(limit(json!([])), None);
+        assert_eq!(limit(json!([{"name": SAVE_LIMIT, "value": "600"}])).as_deref(), Some("600"));
+        assert_eq!(limit(json!([{"name": SAVE_LIMIT, "valueFrom": {}}])).as_deref(), Some(""));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::SystemTime;
 
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, Pod, Taint};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, Pod, ResourceRequirements, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::Deserialize;
@@ -12,6 +12,7 @@ use swansong_api::annotations::LAUNCHER_HOOK_MODULE;
 use swansong_api::labels::DUMP_READY as LABEL;
 use swansong_api::launcher_hook::VOLUME;
 use swansong_api::node::{BOOT_ID, DUMP_READY, NOT_READY_TAINT};
+use swansong_faults::NPU_RESOURCES;
 
 use crate::finding::Ready;
 use crate::readiness::{Condition, ObservedNode};
@@ -48,6 +49,7 @@ pub(crate) struct PodSpec {
 pub(crate) struct Container {
     pub(crate) name: String,
     pub(crate) env: Option<Vec<EnvVar>>,
+    pub(crate) resources: Option<ResourceRequirements>,
     pub(crate) volume_mounts: Option<Vec<VolumeMount>>,
 }
 
@@ -144,6 +146,14 @@ impl PodObject {
 }
 
 impl Container {
+    /// Whether it requests a device of Ascend. The API server copies limits to requests.
+    pub(crate) fn requests_npu(&self) -> bool {
+        let requests = self.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+        requests.into_iter().flatten().any(|(name, quantity)| {
+            name.starts_with(NPU_RESOURCES) && quantity.0.trim().bytes().any(|c| matches!(c, b'1'..=b'9'))
+        })
+    }
+
     /// The literal value of an environment variable. The kubelet uses the last of several entries.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         let variables = self.env.as_deref()?;

@@ -1,17 +1,19 @@
 //! Notices that a checkpoint folder got its final name.
 //!
-//! MindIO saves into a folder whose name begins with `tmp`, and renames it when all ranks have saved. A rename keeps the
-//! inode, so a folder of another save isn't taken for it.
+//! MindIO saves into a folder whose name begins with `tmp`, and renames it when all ranks have saved. A save may be shorter
+//! than the time between two listings, so a folder that is new counts too, if its name ends with a number like
+//! `iter_0000007`.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::DirEntryExt as _;
+use std::fs::{self, DirEntry};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+
+use swansong_faults::Renamed;
 
 use crate::host::HostRoot;
 
@@ -22,30 +24,54 @@ const MAX_ENTRIES: usize = 4096;
 /// How long a file system may take.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The incomplete folders in the place where a Pod saves.
+/// The place where a Pod saves.
 #[derive(Debug, Default)]
 pub(super) struct CheckpointFolder {
-    /// Names by inode.
-    temporary: BTreeMap<u64, String>,
+    /// The folders there, and when they were listed.
+    listed: Vec<Entry>,
+    listed_at: u64,
     /// Whether a file system that hangs still keeps a thread.
     is_listing: Arc<AtomicBool>,
 }
 
+/// A folder in that place.
+#[derive(Debug, PartialEq, Eq)]
+struct Entry {
+    inode: u64,
+    /// Distinguishes it from another one that got the same inode; not every file system has it.
+    created: Option<SystemTime>,
+    name: String,
+    /// When it was renamed, or a file in it was, in milliseconds since 1970.
+    changed_at: u64,
+}
+
 impl CheckpointFolder {
-    /// Lists `folder` in the file system `root`. Returns the folder that was renamed since the last call.
-    pub(super) fn observe(&mut self, root: &Path, folder: &str) -> Option<String> {
+    /// Lists `folder` in the file system `root` at `now`. Returns the folder that last got its final name since the last call.
+    pub(super) fn observe(&mut self, root: &Path, folder: &str, now: u64) -> Option<Renamed> {
         let listing = self.list(root, folder)?;
-        let is_temporary = |name: &String| name.starts_with(TEMPORARY);
-        let renamed = listing
-            .iter()
-            .find(|(inode, name)| !is_temporary(name) && self.temporary.contains_key(inode))
-            .map(|(_, name)| format!("{}/{name}", folder.trim_end_matches('/')));
-        self.temporary = listing.into_iter().filter(|(_, name)| is_temporary(name)).collect();
+        let complete = listing.iter().filter(|entry| !entry.is_temporary());
+        let renamed = complete.filter_map(|entry| Some((self.completed_at(entry, now)?, &entry.name)));
+        let renamed = renamed.max().map(|(at, name)| {
+            let folder = format!("{}/{name}", folder.trim_end_matches('/'));
+            Renamed { folder, at }
+        });
+        (self.listed, self.listed_at) = (listing, now);
         renamed
     }
 
-    /// Inodes and names; `None` if the folder can't be read in time. A network file system may hang forever.
-    fn list(&self, root: &Path, folder: &str) -> Option<Vec<(u64, String)>> {
+    /// When a folder that has its final name at `now` got it; `None` if it had it before, or holds no checkpoint.
+    fn completed_at(&self, entry: &Entry, now: u64) -> Option<u64> {
+        let before = self.listed.iter().find(|before| before.is_same(entry));
+        match before {
+            // Not every file system changes the time when a folder is renamed.
+            Some(before) if before.is_temporary() => Some(entry.changed_at.max(self.listed_at).min(now)),
+            Some(before) if before.name == entry.name => None,
+            _ => entry.name.ends_with(|c: char| c.is_ascii_digit()).then(|| entry.changed_at.min(now)),
+        }
+    }
+
+    /// The folders in `folder`; `None` if they can't be read in time. A network file system may hang forever.
+    fn list(&self, root: &Path, folder: &str) -> Option<Vec<Entry>> {
         if self.is_listing.swap(true, Ordering::AcqRel) {
             return None;
         }
@@ -61,10 +87,33 @@ impl CheckpointFolder {
     }
 }
 
-fn list(root: &Path, folder: &str) -> Option<Vec<(u64, String)>> {
+impl Entry {
+    /// `None` if it is no folder.
+    fn of(entry: &DirEntry) -> Option<Self> {
+        let metadata = entry.file_type().ok().filter(fs::FileType::is_dir).and(entry.metadata().ok())?;
+        let changed_at =
+            metadata.ctime().saturating_mul(1000).saturating_add(metadata.ctime_nsec() / 1_000_000);
+        Some(Self {
+            inode: metadata.ino(),
+            created: metadata.created().ok(),
+            name: entry.file_name().to_string_lossy().into_owned(),
+            changed_at: changed_at.try_into().unwrap_or_default(),
+        })
+    }
+
+    fn is_temporary(&self) -> bool {
+        self.name.starts_with(TEMPORARY)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        (self.inode, self.created) == (other.inode, other.created)
+    }
+}
+
+fn list(root: &Path, folder: &str) -> Option<Vec<Entry>> {
     let folder = HostRoot::open(root).ok()?.resolve(folder).ok()?;
     let entries = fs::read_dir(folder.proc_path()).ok()?.take(MAX_ENTRIES).flatten();
-    Some(entries.map(|entry| (entry.ino(), entry.file_name().to_string_lossy().into_owned())).collect())
+    Some(entries.filter_map(|entry| Entry::of(&entry)).collect())
 }
 
 /// The folder in which a training process saves, by its arguments.
@@ -81,22 +130,75 @@ pub(super) fn save_folder(arguments: &[String]) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use swansong_faults::unix_millis;
+
     use super::*;
 
+    const SAVED: Option<&str> = Some("/save/iter_0000007");
+
+    fn create(path: &Path, name: &str) {
+        fs::create_dir(path.join(name)).expect("made");
+    }
+
+    fn rename(path: &Path, from: &str, to: &str) {
+        fs::rename(path.join(from), path.join(to)).expect("renamed");
+    }
+
     #[test]
-    fn renamed_folder_is_noticed_once_and_another_save_is_not() {
-        let root = tempfile::tempdir().expect("a folder");
-        let path = |name: &str| root.path().join("save").join(name);
-        fs::create_dir_all(path("iter_0000001")).expect("made");
-        let mut folder = CheckpointFolder::default();
-        assert_eq!(folder.observe(root.path(), "/save"), None);
-        fs::create_dir(path("tmp_iter_0000007")).expect("made");
-        fs::create_dir(path("iter_0000006")).expect("made");
-        assert_eq!(folder.observe(root.path(), "/save/"), None);
-        fs::rename(path("tmp_iter_0000007"), path("iter_0000007")).expect("renamed");
-        assert_eq!(folder.observe(root.path(), "/save/").as_deref(), Some("/save/iter_0000007"));
-        assert_eq!(folder.observe(root.path(), "/save"), None);
-        assert_eq!(folder.observe(root.path(), "/elsewhere"), None);
+    fn folder_that_got_its_final_name_is_noticed_once() {
+        type Change = fn(&Path);
+        let cases: [(Change, Option<&str>); 8] = [
+            (|_| {}, None),
+            (|path| rename(path, "tmp_iter_0000007", "iter_0000007"), SAVED),
+            (|path| rename(path, "tmp_iter_0000007", "final"), Some("/save/final")),
+            // It was saved between two listings.
+            (|path| create(path, "iter_0000007"), SAVED),
+            (|path| create(path, "tmp_iter_0000008"), None),
+            (|path| create(path, "tensorboard"), None),
+            // Megatron replaces the file in this way.
+            (|path| rename(path, "tmp1234", "latest_checkpointed_iteration.txt"), None),
+            (|path| fs::write(path.join("iter_0000007"), "").expect("written"), None),
+        ];
+        for (index, (change, expected)) in cases.into_iter().enumerate() {
+            let root = tempfile::tempdir().expect("a folder");
+            let path = root.path().join("save");
+            fs::create_dir(&path).expect("made");
+            create(&path, "iter_0000001");
+            create(&path, "tmp_iter_0000007");
+            fs::write(path.join("tmp1234"), "7").expect("written");
+            let mut folder = CheckpointFolder::default();
+            let mut observe = |name| folder.observe(root.path(), name, unix_millis());
+            observe("/save");
+            change(&path);
+            let renamed = observe("/save/").map(|renamed| renamed.folder);
+            assert_eq!(renamed.as_deref(), expected, "row {index}");
+            assert_eq!(observe("/save"), None, "row {index}");
+            assert_eq!(observe("/elsewhere"), None, "row {index}");
+        }
+    }
+
+    #[test]
+    fn time_of_a_folder_is_when_it_was_renamed() {
+        let entry =
+            |inode, name: &str, changed_at| Entry { inode, created: None, name: name.to_owned(), changed_at };
+        let folder = CheckpointFolder {
+            listed: vec![entry(1, "tmp_iter_7", 10), entry(2, "iter_6", 20)],
+            listed_at: 50,
+            ..CheckpointFolder::default()
+        };
+        for (found, expected) in [
+            (entry(1, "iter_7", 55), Some(55)),
+            (entry(1, "iter_7", 10), Some(50)),
+            (entry(1, "iter_7", 90), Some(60)),
+            (Entry { created: Some(SystemTime::UNIX_EPOCH), ..entry(1, "log", 55) }, None),
+            (entry(2, "iter_6", 55), None),
+            (entry(3, "iter_7", 55), Some(55)),
+            // The folder of a network file system whose clock is ahead, and an old one that wasn't listed.
+            (entry(3, "iter_7", 90), Some(60)),
+            (entry(3, "iter_5", 5), Some(5)),
+        ] {
+            assert_eq!(folder.completed_at(&found, 60), expected, "{found:?}");
+        }
     }
 
     #[test]

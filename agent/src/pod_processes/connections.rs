@@ -1,28 +1,32 @@
 //! Connections to MindIO's controller.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use procfs::ProcError;
 use procfs::net::TcpState;
 use procfs::process::{FDTarget, Process};
 
 use super::open;
 
-/// The number of established connections of a Pod from or to one of `ports`; `None` if they can't be read.
+/// The established connections of a Pod from or to one of `ports`, by the inodes of their sockets; `None` if they can't be
+/// read.
 ///
 /// Under hostNetwork the table lists the connections of the whole node, so the owners of sockets are compared.
-pub(super) fn established(proc: &Path, pids: &[i32], ports: &[u16]) -> Option<usize> {
+pub(super) fn established(proc: &Path, pids: &[i32], ports: &[u16]) -> Option<BTreeSet<u64>> {
     // The first may have ended meanwhile.
     let first = pids.iter().find_map(|pid| open(proc, *pid))?;
-    let tables = [first.tcp(), first.tcp6()];
-    if tables.iter().all(Result::is_err) {
-        return None;
-    }
+    let ipv6 = match first.tcp6() {
+        Ok(table) => table,
+        // A kernel without IPv6 has no such table. If the process has ended, the other one is missing too.
+        Err(ProcError::NotFound(_)) => Vec::new(),
+        Err(_) => return None,
+    };
+    let ipv4 = first.tcp().ok()?;
     let is_of_controller = |port: u16| ports.contains(&port);
-    let mut inodes: Vec<u64> = tables
+    let mut inodes: BTreeSet<u64> = ipv4
         .into_iter()
-        .flatten()
-        .flatten()
+        .chain(ipv6)
         .filter(|entry| {
             entry.state == TcpState::Established
                 && (is_of_controller(entry.local_address.port())
@@ -30,29 +34,34 @@ pub(super) fn established(proc: &Path, pids: &[i32], ports: &[u16]) -> Option<us
         })
         .map(|entry| entry.inode)
         .collect();
-    if !inodes.is_empty() && is_host_network(proc, &first) {
+    if !inodes.is_empty() && is_host_network(proc, &first)? {
         let own = sockets(proc, pids)?;
         inodes.retain(|inode| own.contains(inode));
     }
-    Some(inodes.len())
+    Some(inodes)
 }
 
-fn is_host_network(proc: &Path, process: &Process) -> bool {
-    let namespace = |folder: &Path| std::fs::read_link(folder.join("ns/net")).ok();
-    let host = namespace(&proc.join("1"));
-    host.is_some() && host == namespace(&proc.join(process.pid().to_string()))
+/// Whether a process has the host's network; `None` if that can't be read.
+fn is_host_network(proc: &Path, process: &Process) -> Option<bool> {
+    let namespace = |folder: String| std::fs::read_link(proc.join(folder).join("ns/net")).ok();
+    Some(namespace("1".to_owned())? == namespace(process.pid().to_string())?)
 }
 
-/// The inodes of the sockets that processes hold; `None` if none of them can be read.
-fn sockets(proc: &Path, pids: &[i32]) -> Option<HashSet<u64>> {
-    let mut held = None;
+/// The inodes of the sockets that processes hold; `None` if they can't be read of one of them.
+fn sockets(proc: &Path, pids: &[i32]) -> Option<BTreeSet<u64>> {
+    let mut held = BTreeSet::new();
     for process in pids.iter().filter_map(|pid| open(proc, *pid)) {
-        let Ok(files) = process.fd() else { continue };
+        let files = match process.fd() {
+            Ok(files) => files,
+            // It has ended.
+            Err(ProcError::NotFound(_)) => continue,
+            Err(_) => return None,
+        };
         let sockets = files.flatten().filter_map(|file| match file.target {
             FDTarget::Socket(inode) => Some(inode),
             _ => None,
         });
-        held.get_or_insert_with(HashSet::new).extend(sockets);
+        held.extend(sockets);
     }
-    held
+    Some(held)
 }

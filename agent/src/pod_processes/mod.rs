@@ -1,9 +1,8 @@
 //! The processes of Pods that use NPUs: their connections to MindIO's controller, the folders in which they save, and the
 //! rank on a lost device.
 //!
-//! All is read from the host's procfs. Connections of a Pod with its own network need no rights; open files, environment
-//! and root of other users' processes need SYS_PTRACE and DAC_READ_SEARCH, and ending a process needs KILL and the host's
-//! PID namespace.
+//! All is read from the host's procfs. Namespaces, open files, environment and root of other users' processes need
+//! SYS_PTRACE and DAC_READ_SEARCH, and ending a process needs KILL and the host's PID namespace.
 
 mod checkpoint;
 mod connections;

@@ -1,6 +1,6 @@
 //! Follows the dumps of Pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use swansong_faults::{Activity, NpuPod, Renamed};
 
@@ -45,12 +45,15 @@ impl ActivityObserver {
             let seen = self.activity.entry(uid.clone()).or_default();
             // Of a Pod that was deleted its processes are gone as well, or end soon.
             let has_ended = pod.is_none() || members.is_empty();
-            let connections =
-                if has_ended { Some(0) } else { established(&self.processes.proc, &members, ports) };
-            seen.connections.record(connections, now);
+            let connections = if has_ended {
+                Some(BTreeSet::new())
+            } else {
+                established(&self.processes.proc, &members, ports)
+            };
+            seen.connections.record(connections.as_ref(), now);
             let folder = self.folders.entry(uid.clone()).or_default();
-            if let Some(renamed) = renamed(&self.processes, &members, folder) {
-                seen.renamed = Some(Renamed { folder: renamed, at: now });
+            if let Some(renamed) = renamed(&self.processes, &members, folder, now) {
+                seen.renamed = Some(renamed);
             }
         }
         self.listed_at.retain(|_, at| now.saturating_sub(*at) < RETENTION);
@@ -60,11 +63,16 @@ impl ActivityObserver {
     }
 }
 
-/// The checkpoint folder that was renamed since the last call.
-fn renamed(processes: &PodProcesses, pids: &[i32], folder: &mut CheckpointFolder) -> Option<String> {
+/// The checkpoint folder that got its final name since the last call.
+fn renamed(
+    processes: &PodProcesses,
+    pids: &[i32],
+    folder: &mut CheckpointFolder,
+    now: u64,
+) -> Option<Renamed> {
     pids.iter().find_map(|pid| {
         let arguments = open(&processes.proc, *pid)?.cmdline().ok()?;
         let path = save_folder(&arguments)?;
-        Some(folder.observe(&processes.proc.join(pid.to_string()).join("root"), path))
+        Some(folder.observe(&processes.proc.join(pid.to_string()).join("root"), path, now))
     })?
 }

@@ -137,16 +137,27 @@ fn connections_and_renames_are_followed_until_the_pod_has_gone() {
     let mut observe = |pods: &[NpuPod], now| observer.observe(pods, now).expect("a procfs").get(UID).cloned();
     let processors = |activity: Option<swansong_faults::PodActivity>, now| {
         activity.map(|activity| {
-            (activity.connections.processors(0, now), activity.renamed.map(|renamed| renamed.folder))
+            let connections = activity.connections.processors(0, 9_000, now);
+            (connections, activity.renamed.map(|renamed| renamed.folder))
         })
     };
 
     table(&[connection(9601, true, 7)]);
     assert_eq!(processors(observe(&[pod()], 1_000), 1_000), Some((Processors::NotSeen, None)));
     table(&[connection(8000, true, 7), connection(9601, true, 8)]);
-    assert_eq!(processors(observe(&[pod()], 2_000), 2_000), Some((Processors::Connected, None)));
-    // The same network as the host's: only the Pod's own sockets count.
+    // Whose connections these are isn't known.
+    assert_eq!(processors(observe(&[pod()], 2_000), 2_000), Some((Processors::NotSeen, None)));
     host.link("/proc/1/ns/net", "net:[1]");
+    assert_eq!(processors(observe(&[pod()], 2_000), 2_000), Some((Processors::NotSeen, None)));
+    host.link("/proc/20/ns/net", "net:[2]");
+    assert_eq!(processors(observe(&[pod()], 2_000), 2_000), Some((Processors::Connected, None)));
+    // A table that can't be read hides connections.
+    table(&[]);
+    host.folder("/proc/20/net/tcp6");
+    assert_eq!(processors(observe(&[pod()], 2_500), 8_000), Some((Processors::Connected, None)));
+    host.remove("/proc/20/net/tcp6");
+    table(&[connection(8000, true, 7), connection(9601, true, 8)]);
+    // The same network as the host's: only the Pod's own sockets count.
     host.link("/proc/20/ns/net", "net:[1]");
     assert_eq!(processors(observe(&[pod()], 3_000), 3_000), Some((Processors::Connected, None)));
     table(&[connection(8000, true, 99), connection(8000, false, 7)]);

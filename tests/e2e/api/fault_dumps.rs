@@ -40,6 +40,7 @@ impl<'a> Processes<'a> {
         let rank = Command::new("sleep").arg("600").stdout(Stdio::null()).spawn().unwrap();
         let processes = Self { scene, uid: pod.metadata.uid.unwrap(), rank };
         let host = &scene.site.host;
+        host.link("/proc/1/ns/net", "net:[1]");
         host.link("/proc/1/ns/pid", std::fs::read_link("/proc/self/ns/pid").unwrap().to_str().unwrap());
         processes.add(LAUNCHER, 1, &["/usr/lib/python3/dist-packages/swansong_launcher_hook.py"]);
         processes.add(processes.rank.id(), LAUNCHER, &["/dev/davinci3"]);
@@ -53,6 +54,7 @@ impl<'a> Processes<'a> {
         host.file(&format!("/proc/{pid}/cgroup"), format!("0::/kubepods/burstable/pod{uid}/{CONTAINER}\n"));
         host.file(&format!("/proc/{pid}/environ"), "RANK=0\0LOCAL_RANK=0\0ASCEND_VISIBLE_DEVICES=3\0");
         host.folder(&format!("/proc/{pid}/fd"));
+        host.link(&format!("/proc/{pid}/ns/net"), "net:[2]");
         for (number, file) in files.iter().enumerate() {
             host.link(&format!("/proc/{pid}/fd/{number}"), file);
         }
@@ -161,10 +163,11 @@ async fn outcome_comes_from_the_agents_of_the_other_nodes_when_the_pod_group_is_
     .unwrap();
     assert_eq!(scene.accepted().len(), 1, "not withdrawn");
 
+    // The ranks have reconnected to another controller. The dump is ordered some seconds after the fault at the earliest.
     let later = swansong_faults::unix_millis();
     let saved = seen(json!({
-        "connections": {"connectedAt": 1, "disconnectedAt": later},
-        "renamed": {"folder": "/save/iter_0000007", "at": later},
+        "connections": {"connectedAt": later + 20_000, "disconnectedAt": later},
+        "renamed": {"folder": "/save/iter_0000007", "at": later + 10_000},
     }));
     let patch = json!({"data": saved}).to_string();
     let patch = ["patch", "configmap", name, "--type=merge", "--patch", &patch];

@@ -81,6 +81,13 @@ pub enum NoRankEnded {
     },
 }
 
+impl NoRankEnded {
+    /// Whether another attempt may succeed: a process ended or changed during the inspection.
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::NotInspected(_) | Self::NotEnded { .. })
+    }
+}
+
 /// The process of the rank on `device`, if the launcher hook protects the others.
 ///
 /// # Errors

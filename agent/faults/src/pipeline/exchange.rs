@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use swansong_fault_model::rank_process::NoRankEnded;
 use swansong_fault_model::reconcile::{Cause, Observed, OutboundFault, Preflight};
 use swansong_fault_model::{Assertion, Subject};
 use tracing::{info, warn};
@@ -12,6 +11,7 @@ use super::{Done, Pipeline, TICK, device_info_problem};
 use crate::clock::{as_millis, unix_millis};
 use crate::cluster::JobChecks;
 use crate::outcomes::{AffectedJob, CheckedOutcome};
+use crate::processes::end_rank;
 use crate::public::public_fault;
 use crate::sender::batch_error;
 
@@ -142,7 +142,7 @@ impl Pipeline {
                 let checked = self.checked.get(&fault.subject).filter(|_| fault.ends_ranks());
                 let jobs = checked.map(|checked| checked.checks.jobs.clone()).unwrap_or_default();
                 self.parts.events.relayed(fault, &jobs, route);
-                self.outcomes.follow(&fault.id, fault.subject, &jobs, now);
+                self.outcomes.follow(fault, &jobs, now);
             }
             (Assertion::Recover, Cause::New) => self.parts.events.recovery_relayed(fault),
             (_, Cause::Withdrawal) => self.parts.events.withdrawn(fault, "the jobs that it hit have ended"),
@@ -160,13 +160,15 @@ impl Pipeline {
                 continue;
             }
             let (processes, pod, id) = (Arc::clone(&self.parts.inputs.processes), pod.clone(), id.to_owned());
-            self.jobs.spawn_blocking(move || {
-                let result =
-                    if pod.dump.has_hook { processes.end_rank(&pod, npu) } else { Err(NoRankEnded::NoHook) };
-                Done::EndedRank { id, subject, pod: Box::new(pod.reference), result }
+            self.jobs.spawn(async move {
+                let reference = Box::new(pod.reference.clone());
+                let result = end_rank(processes, pod, npu).await;
+                Done::EndedRank { id, subject, pod: reference, result }
             });
         }
-        self.outcomes.follow(id, subject, &jobs, now);
+        if let Some(fault) = self.tracker.get(id) {
+            self.outcomes.follow(fault, &jobs, now);
+        }
     }
 
     fn checked_jobs(&mut self, subject: Subject, checks: JobChecks, now: Duration) {
