@@ -177,10 +177,9 @@ class Waiting(Scenario):
         self.check_jobs(lambda job: job.device_fault(0), 120, (short, LOST), (long, SAVED))
 
     def test_connections_of_restarted_ranks_are_not_waited_for(self):
-        text, settle = HOOK.read_text(), "    sleep(SETTLE_SECONDS)\n"
-        self.assertEqual(text.count(settle), 1)
-        again = "    if processor_connections():\n        return wait_for_dump(limit_seconds - (monotonic() - start))\n"
-        counts_later_ones = text.replace(settle, settle + again)
+        text, condition = HOOK.read_text(), "if waited_for & connections:"
+        self.assertEqual(text.count(condition), 1)
+        counts_later_ones = text.replace(condition, "if connections:")
         limit = seconds(60)
         job, other = self.training(self.job(hook=limit), self.job(hook=limit, hook_text=counts_later_ones))
         for one in (job, other):
