@@ -13,11 +13,11 @@ use crate::python_image::{self, SITE};
 use crate::rig::cluster;
 
 const MODULE: &str = include_str!("../../../webhook/inject/src/launcher_hook/swansong_launcher_hook.py");
-const PTH: &str = "import swansong_launcher_hook; swansong_launcher_hook.install(600)\n";
+const PTH: &str = include_str!("../../../webhook/inject/src/launcher_hook/swansong-launcher-hook.pth");
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Prints whether the hook is loaded, and which user runs.
-const IS_LOADED: &str = "import os, sys; print('swansong_launcher_hook' in sys.modules, os.getuid())";
+const IS_LOADED: &str = "import os, sys; print('SwansongTrigger' in str(sys.meta_path), os.getuid())";
 
 /// Receives order 203 while a processor is connected; SIGTERM raises an exception as in torch's launcher.
 const LAUNCHER: &str = "
@@ -115,7 +115,7 @@ async fn start(cluster: &Cluster, site: &str, program: &str, security_context: &
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "launcher", "annotations": {
-            "swansong.dev/launcher-hook.py": MODULE, "swansong.dev/launcher-hook.pth": PTH,
+            "swansong.dev/launcher-hook.py": MODULE, "swansong.dev/launcher-hook.pth": PTH.replace("LIMIT", "600").replace("PATCH", "False"),
         }},
         "spec": {
             "restartPolicy": "Never",

@@ -18,6 +18,7 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 HOOK = HERE.parents[2] / "webhook/inject/src/launcher_hook/swansong_launcher_hook.py"
+PTH = HOOK.with_name("swansong-launcher-hook.pth")
 AGENT = "taskd.python.framework.agent.pt_agent.pt_agent"
 ACTIVE = "swansong launcher hook: active"
 # Of the image: where pip installs TaskD, and so where libtaskd.so is.
@@ -50,8 +51,8 @@ class Launcher(unittest.TestCase):
 
     def add_hook(self, patch_launcher=False):
         shutil.copy(HOOK, self.image)
-        call = "swansong_launcher_hook.install(%d, %r)" % (TIMEOUT, patch_launcher)
-        (self.image / "swansong-launcher-hook.pth").write_text("import swansong_launcher_hook; %s\n" % call)
+        line = PTH.read_text().replace("LIMIT", str(TIMEOUT)).replace("PATCH", repr(patch_launcher))
+        (self.image / PTH.name).write_text(line)
 
     def patch_run_py(self):
         """What the line `sed` of MindCluster's Dockerfile does."""

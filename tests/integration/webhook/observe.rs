@@ -64,7 +64,12 @@ fn logs_name_reasons_and_never_values() {
 
     webhook.signal(Signal::SIGTERM);
     assert!(webhook.ended().success());
-    let log = json!(webhook.log).to_string();
+    let mut log = webhook.log.clone();
+    for line in &mut log {
+        // A timestamp can have the same digits.
+        line["timestamp"].take();
+    }
+    let log = json!(log).to_string();
     for secret in ["hunter2", "9123", "4711"] {
         assert!(!log.contains(secret), "{log}");
     }

@@ -23,6 +23,7 @@ from variables import NAMES
 
 HERE = pathlib.Path(__file__).resolve().parent
 HOOK = HERE.parents[2] / "webhook/inject/src/launcher_hook/swansong_launcher_hook.py"
+PTH = HOOK.with_name("swansong-launcher-hook.pth")
 # From the end of a Pod to the deletion of the PodGroup.
 OPERATOR_DELAY = 0.3
 GRACE_PERIOD = 30
@@ -79,8 +80,8 @@ class Job:
         shutil.copytree(HERE, site, ignore=shutil.ignore_patterns("__pycache__", "test_*"))
         if self.hook is not None:
             (site / HOOK.name).write_text(self.hook_text)
-            call = "import swansong_launcher_hook; swansong_launcher_hook.install(%d)\n" % self.hook
-            (site / "swansong_launcher_hook.pth").write_text(call)
+            line = PTH.read_text().replace("LIMIT", str(self.hook)).replace("PATCH", "False")
+            (site / PTH.name).write_text(line)
         return site
 
     def start_pod(self, node):

@@ -26,6 +26,10 @@ use crate::view::{Container, Metadata, PodSpec, Volume};
 /// The text of the module.
 pub const MODULE: &str = include_str!("launcher_hook/swansong_launcher_hook.py");
 
+/// The line that Python runs at its start. It imports the module only in a launcher, since a mounted module has no compiled
+/// copy and importing it takes some milliseconds.
+const PTH_TEMPLATE: &str = include_str!("launcher_hook/swansong-launcher-hook.pth");
+
 static PREPARED_MODULE: LazyLock<PreparedText> = LazyLock::new(|| PreparedText::new(MODULE));
 
 /// Name of the field in reports.
@@ -198,9 +202,7 @@ impl<'t> LauncherHook<'t> {
     fn pth(&self) -> String {
         let limit = self.longest_save + MARGIN;
         let patch = if self.policy.launcher_patch { "True" } else { "False" };
-        format!(
-            "import swansong_launcher_hook; swansong_launcher_hook.install(limit_seconds={limit}, patch_launcher={patch})\n"
-        )
+        PTH_TEMPLATE.replace("LIMIT", &limit.to_string()).replace("PATCH", patch)
     }
 
     /// What the user should know about the dump of these Pods.

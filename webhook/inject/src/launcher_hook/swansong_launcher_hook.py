@@ -5,9 +5,9 @@ method `exit_agent` of TaskD's agent), a few seconds after MindIO was ordered to
 or the Manager itself, are then killed while they save. This module wraps that one method, so that it first waits until
 the processors that were connected to TTP_PORT have disconnected, which they do when the checkpoint is written.
 
-Swansong mounts this file and a `.pth` file that calls `install` into the image's site directory. Python runs the latter
-at each start, in every process of the container, so it imports nothing and registers one import hook; only the process
-that imports TaskD's agent, the launcher, is changed.
+Swansong mounts this file and a `.pth` file into the image's site directory. Python runs the latter's one line at each
+start, in every process of the container. It registers an import hook, which imports this module in the process that
+imports TaskD's agent or torch's launcher; no other process is changed.
 """
 
 import sys
@@ -34,12 +34,16 @@ MARGIN_SECONDS = 60
 
 
 def install(limit_seconds, patch_launcher=False):
-    """Registers the import hook once; it changes nothing until TaskD's agent or torch's launcher is imported.
+    """Returns the import hook, which is registered once.
 
     Python reads a `.pth` file once for each spelling of its directory, such as `lib` and `lib64`.
     """
-    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, Finder(limit_seconds, patch_launcher))
+    for finder in sys.meta_path:
+        if isinstance(finder, Finder):
+            return finder
+    finder = Finder(limit_seconds, patch_launcher)
+    sys.meta_path.insert(0, finder)
+    return finder
 
 
 class Finder:

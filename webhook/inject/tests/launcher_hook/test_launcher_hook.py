@@ -13,6 +13,7 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 HOOK = HERE.parent.parent / "src" / "launcher_hook" / "swansong_launcher_hook.py"
+PTH = HOOK.with_name("swansong-launcher-hook.pth")
 LIMIT_SECONDS = 60
 AGENT_MODULE = "taskd/python/framework/agent/pt_agent/pt_agent.py"
 AGENT = """
@@ -87,10 +88,8 @@ class Image:
         self.folder = tempfile.TemporaryDirectory()
         self.site = pathlib.Path(self.folder.name)
         (self.site / HOOK.name).write_text(HOOK.read_text())
-        call = "install(%d, %r)" % (limit_seconds, patch_launcher)
-        (self.site / "swansong_launcher_hook.pth").write_text(
-            "import swansong_launcher_hook; swansong_launcher_hook.%s\n" % call
-        )
+        line = PTH.read_text().replace("LIMIT", str(limit_seconds)).replace("PATCH", repr(patch_launcher))
+        (self.site / PTH.name).write_text(line)
         self.write(AGENT_MODULE, agent)
 
     def write(self, path, text):
@@ -102,8 +101,9 @@ class Image:
         file.write_text(textwrap.dedent(text))
 
     def run(self, program, **environment):
-        """Starts Python with this folder as site directory; `-I` would ignore what a user's environment adds."""
-        code = "import site; site.addsitedir(%r)\n%s" % (str(self.site), textwrap.dedent(program))
+        """Starts Python with this folder as site directory, before a torch that the machine has."""
+        site = str(self.site)
+        code = "import site, sys; sys.path.insert(0, %r); site.addsitedir(%r)\n%s" % (site, site, textwrap.dedent(program))
         return subprocess.Popen(
             [sys.executable, "-c", code],
             env={**os.environ, **environment},
@@ -239,8 +239,8 @@ class LauncherHook(unittest.TestCase):
         self.assertEqual(launcher.stdout.read(), "2\n")
 
     def test_processes_that_are_no_launcher_are_unchanged(self):
-        process = self.start(Image(), "import json, sys; print('taskd' in sys.modules, sys.meta_path[0].limit_seconds)")
-        self.assertEqual(process.stdout.read(), "False %d\n" % LIMIT_SECONDS)
+        process = self.start(Image(), "import json, sys; print({'taskd', 'swansong_launcher_hook'} & set(sys.modules))")
+        self.assertEqual(process.stdout.read(), "set()\n")
         self.assertEqual(process.stderr.read(), "")
 
     def test_missing_taskd_raises_as_without_the_hook(self):
