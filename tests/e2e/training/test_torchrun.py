@@ -186,7 +186,7 @@ class StartScripts(Launcher):
     """Whether the hook is loaded, by how Python is started."""
 
     def is_loaded(self, *command, **environment):
-        code = "import sys; print('swansong_launcher_hook' in sys.modules)"
+        code = "import sys; print('SwansongTrigger' in str(sys.meta_path))"
         output = subprocess.check_output([*command, "-c", code], env={**os.environ, **environment})
         return {b"True\n": True, b"False\n": False}[output]
 
