@@ -41,7 +41,7 @@ pub struct Python {
     pub is_site_disabled: bool,
     /// The virtual or conda environment that it runs in.
     pub prefix: Option<String>,
-    /// Which of [`VARIABLES`] it has; `None` if its environment can't be read.
+    /// Which of `VARIABLES` it has; `None` if its environment can't be read.
     pub variables: Option<BTreeSet<&'static str>>,
 }
 

@@ -26,21 +26,25 @@ const FAST: (&str, &str) = ("swansong.dev/fast-dump", "true");
 const DROPPED: u32 = 0x40F8_4E00;
 
 const JOBS: [Job; 4] = [
-    Job { name: "two-pods", pods: 2, npus_per_pod: 1, first_npu: 0, annotations: &[], save_seconds: 10 },
-    Job { name: "one-pod", pods: 1, npus_per_pod: 2, first_npu: 2, annotations: &[], save_seconds: 300 },
-    Job {
-        name: "unprotected",
-        pods: 2,
-        npus_per_pod: 1,
-        first_npu: 4,
-        annotations: &[UNPROTECTED],
-        save_seconds: 10,
-    },
-    Job { name: "fast", pods: 2, npus_per_pod: 1, first_npu: 6, annotations: &[FAST], save_seconds: 10 },
+    // The node of rank 0 isn't hit.
+    Job { name: "two-pods", first_npu: 0, lost_rank: 1, ..TWO_PODS },
+    Job { name: "one-pod", pods: 1, npus_per_pod: 2, first_npu: 2, save_seconds: 300, ..TWO_PODS },
+    Job { name: "unprotected", first_npu: 4, annotations: &[UNPROTECTED], ..TWO_PODS },
+    Job { name: "fast", first_npu: 6, annotations: &[FAST], ..TWO_PODS },
 ];
+/// The lost rank is the first of its group.
+const TWO_PODS: Job = Job {
+    name: "",
+    pods: 2,
+    npus_per_pod: 1,
+    first_npu: 0,
+    lost_rank: 0,
+    annotations: &[],
+    save_seconds: 10,
+};
 
 #[tokio::test]
-async fn a_device_fault_on_rank_0s_node_ends_in_a_checkpoint_and_a_known_outcome() {
+async fn device_faults_of_jobs_in_one_second_end_in_checkpoints_and_known_outcomes() {
     let Some((_turn, cluster)) = alone().await else { return };
     let client = cluster.client().await.unwrap();
     let node = cluster.node_name().unwrap().to_owned();
@@ -69,10 +73,9 @@ async fn a_device_fault_on_rank_0s_node_ends_in_a_checkpoint_and_a_known_outcome
     let starts = JOBS.map(|job| Training::start(cluster, &leader, folder.path(), job));
     let jobs = futures::future::join_all(starts).await;
 
-    // Rank 0 of each job is the first of its group.
     for job in &jobs {
         let code = if job.job.annotations == [FAST] { DROPPED } else { HBM };
-        script.event(job.job.first_npu.try_into().unwrap(), code, 3, 1, "a fault");
+        script.event(job.job.lost_npu().try_into().unwrap(), code, 3, 1, "a fault");
     }
     let saving = jobs.iter().map(|job| fault_to_outcome(cluster, &clusterd, &leader, job));
     futures::future::join_all(saving).await;
@@ -100,7 +103,7 @@ async fn a_device_fault_on_rank_0s_node_ends_in_a_checkpoint_and_a_known_outcome
 
 /// Passes the agent's fault on to the ClusterD that orders the dump, and waits for the end of the job.
 async fn fault_to_outcome(cluster: &Cluster, clusterd: &FakeClusterd, leader: &Leader, job: &Training) {
-    let npu = job.job.first_npu;
+    let npu = job.job.lost_npu();
     eventually(&format!("ClusterD ends the rank on NPU {npu}"), TIMEOUT, || async {
         let kills = clusterd.with(|core, _| core.ledger().kills.clone());
         let has_it = kills.iter().any(|kill| kill.devices.contains(&npu));
@@ -108,6 +111,6 @@ async fn fault_to_outcome(cluster: &Cluster, clusterd: &FakeClusterd, leader: &L
     })
     .await
     .unwrap();
-    leader.send(&serde_json::json!({"device_fault": job.uid, "ranks": [0]}));
+    leader.send(&serde_json::json!({"device_fault": job.uid, "ranks": [job.job.lost_rank]}));
     job.fail_with_first_pod(cluster.client().await.unwrap(), leader).await;
 }

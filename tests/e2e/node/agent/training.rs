@@ -32,9 +32,17 @@ pub(crate) struct Job {
     pub(crate) pods: i32,
     pub(crate) npus_per_pod: i32,
     pub(crate) first_npu: i32,
+    /// The rank whose NPU fails; rank 0 is in the first Pod.
+    pub(crate) lost_rank: i32,
     /// Of the job and of its Pods.
     pub(crate) annotations: &'static [(&'static str, &'static str)],
     pub(crate) save_seconds: u32,
+}
+
+impl Job {
+    pub(crate) fn lost_npu(&self) -> i32 {
+        self.first_npu + self.lost_rank
+    }
 }
 
 /// A job whose ranks are connected to MindIO's controller.
