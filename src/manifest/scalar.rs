@@ -150,6 +150,9 @@ pub fn is_ambiguous(text: &str) -> bool {
 pub fn float_key(json: &str) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "kubectl formats float keys with 32 bits")]
     let value = json.parse::<f64>().unwrap_or_default() as f32;
+    if value.is_infinite() {
+        return if value > 0.0 { ".inf" } else { "-.inf" }.to_owned();
+    }
     let scientific = format!("{value:e}");
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
