@@ -70,6 +70,9 @@ pub enum Problem {
     /// A key in `{…}` or `[…]` whose colon no blank follows.
     #[error("kubectl takes the colon behind `{0}` for a part of the key; write a blank after it")]
     NoBlank(String),
+    /// A tag in `{…}` or `[…]` that a comma follows.
+    #[error("kubectl takes the comma behind `{0}` for a part of the tag; write the value, or a blank")]
+    TagBeforeComma(String),
     /// The nesting is too deep.
     #[error("it is nested deeper than {0} levels")]
     TooDeep(usize),

@@ -57,6 +57,19 @@ pub fn find_directive(text: &str) -> Option<(usize, &str)> {
     None
 }
 
+/// A tag without a value before a comma. YAML 1.1 takes the comma as part of the tag.
+pub fn find_tag_before_comma<'n>(root: &'n Node, text: &str) -> Option<&'n Node> {
+    let mut pending = vec![root];
+    while let Some(node) = pending.pop() {
+        let tagged = matches!(node.content, Content::Scalar { tag: Some(_), .. });
+        if tagged && node.start == node.span.end && text[node.span.end..].starts_with(',') {
+            return Some(node);
+        }
+        pending.extend(node.children());
+    }
+    None
+}
+
 /// A plain key of a flow mapping whose colon precedes `,`, `]` or `}`. YAML 1.1 takes the colon as part of the key.
 pub fn find_key_without_blank<'n>(root: &'n Node, text: &str) -> Option<&'n Node> {
     let mut pending = vec![root];

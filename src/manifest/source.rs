@@ -130,6 +130,9 @@ fn yaml_documents(text: &str) -> Result<Vec<Document>, DocumentError> {
         if let Some(key) = parsed.first().and_then(|it| kubectl::find_key_without_blank(&it.root, text)) {
             return Err(error(key.line, Problem::NoBlank(text[key.start..key.span.end].to_owned())));
         }
+        if let Some(tag) = parsed.first().and_then(|it| kubectl::find_tag_before_comma(&it.root, text)) {
+            return Err(error(tag.line, Problem::TagBeforeComma(text[tag.span.clone()].to_owned())));
+        }
         let before = place.documents;
         // Comments before the first separator aren't a document.
         place.documents += usize::from(part.explicit || !parsed.is_empty());
