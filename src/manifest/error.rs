@@ -73,6 +73,9 @@ pub enum Problem {
     /// A tag in `{…}` or `[…]` that a comma follows.
     #[error("kubectl takes the comma behind `{0}` for a part of the tag; write the value, or a blank")]
     TagBeforeComma(String),
+    /// A scalar in `{…}` or `[…]` that begins with `?`.
+    #[error("kubectl takes the question mark of `{0}` for the mark of a key; put the value in quotes")]
+    QuestionMark(String),
     /// The nesting is too deep.
     #[error("it is nested deeper than {0} levels")]
     TooDeep(usize),

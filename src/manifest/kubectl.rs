@@ -70,6 +70,25 @@ pub fn find_tag_before_comma<'n>(root: &'n Node, text: &str) -> Option<&'n Node>
     None
 }
 
+/// A plain scalar in a flow collection that begins with `?`. YAML 1.1 takes it as the mark of a key.
+pub fn find_question_mark(root: &Node) -> Option<&Node> {
+    let mut pending = vec![root];
+    while let Some(node) = pending.pop() {
+        if matches!(node.content, Content::Sequence { flow: true, .. } | Content::Mapping { flow: true, .. })
+        {
+            let marked = node.children().find(|child| match &child.content {
+                Content::Scalar { text, style: Style::Plain, .. } => text.starts_with('?'),
+                _ => false,
+            });
+            if marked.is_some() {
+                return marked;
+            }
+        }
+        pending.extend(node.children());
+    }
+    None
+}
+
 /// A plain key of a flow mapping whose colon precedes `,`, `]` or `}`. YAML 1.1 takes the colon as part of the key.
 pub fn find_key_without_blank<'n>(root: &'n Node, text: &str) -> Option<&'n Node> {
     let mut pending = vec![root];

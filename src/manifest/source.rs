@@ -133,6 +133,9 @@ fn yaml_documents(text: &str) -> Result<Vec<Document>, DocumentError> {
         if let Some(tag) = parsed.first().and_then(|it| kubectl::find_tag_before_comma(&it.root, text)) {
             return Err(error(tag.line, Problem::TagBeforeComma(text[tag.span.clone()].to_owned())));
         }
+        if let Some(marked) = parsed.first().and_then(|it| kubectl::find_question_mark(&it.root)) {
+            return Err(error(marked.line, Problem::QuestionMark(text[marked.span.clone()].to_owned())));
+        }
         let before = place.documents;
         // Comments before the first separator aren't a document.
         place.documents += usize::from(part.explicit || !parsed.is_empty());

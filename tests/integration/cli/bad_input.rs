@@ -23,6 +23,7 @@ fn errors_name_place_and_remedy() {
         ("a directive", "kind: A\n---\n# b\n%YAML 1.1\n---\nkind: Pod\n".to_owned(), &["document 2, line 4", "`%YAML 1.1`", "remove the line"]),
         ("a line break of YAML 1.1", "kind: A\n---\n# a\u{2028}kind: Pod\n".to_owned(), &["document 2, line 3", "\\u{2028}", "line break"]),
         ("a tag before a comma", "kind: A\nspec: [b, !!str, c]\n".to_owned(), &["line 2", "`!!str`", "a blank"]),
+        ("a question mark in a list", "kind: A\nspec: [b, ?c]\n".to_owned(), &["line 2", "`?c`", "quotes"]),
         ("a colon without a blank", "kind: A\nspec: [b, c:]\n".to_owned(), &["line 2", "`c`", "write a blank"]),
         ("aliases of a long text", format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), "*a, ".repeat(400)), &["line 1", "aliases expand to more than"]),
         ("a tab", "kind: Pod\nmetadata:\n\tname: x\n".to_owned(), &["line 3", "isn't valid YAML"]),
