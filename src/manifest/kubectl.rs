@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use super::error::Problem;
 use super::node::{Content, Node, Style};
 
 /// A part of a file.
@@ -57,53 +58,51 @@ pub fn find_directive(text: &str) -> Option<(usize, &str)> {
     None
 }
 
-/// A tag without a value before a comma. YAML 1.1 takes the comma as part of the tag.
-pub fn find_tag_before_comma<'n>(root: &'n Node, text: &str) -> Option<&'n Node> {
+/// The first value that kubectl reads differently, by its line and the difference.
+pub fn find_difference(root: &Node, text: &str) -> Option<(usize, Problem)> {
     let mut pending = vec![root];
     while let Some(node) = pending.pop() {
-        let tagged = matches!(node.content, Content::Scalar { tag: Some(_), .. });
-        if tagged && node.start == node.span.end && text[node.span.end..].starts_with(',') {
-            return Some(node);
+        let difference = match &node.content {
+            Content::Scalar { tag: Some(_), .. } => tag_before_comma(node, text),
+            Content::Sequence { flow: true, items } => {
+                items.iter().find_map(|item| question_mark(item, text))
+            }
+            Content::Mapping { flow: true, members } => members.iter().find_map(|member| {
+                let mark = || question_mark(&member.value, text);
+                question_mark(&member.key, text)
+                    .or_else(mark)
+                    .or_else(|| key_without_blank(&member.key, text))
+            }),
+            _ => None,
+        };
+        if difference.is_some() {
+            return difference;
         }
         pending.extend(node.children());
     }
     None
+}
+
+/// A tag without a value before a comma. YAML 1.1 takes the comma as part of the tag.
+fn tag_before_comma(node: &Node, text: &str) -> Option<(usize, Problem)> {
+    let differs = node.start == node.span.end && text[node.span.end..].starts_with(',');
+    differs.then(|| (node.line, Problem::TagBeforeComma(text[node.span.clone()].to_owned())))
 }
 
 /// A plain scalar in a flow collection that begins with `?`. YAML 1.1 takes it as the mark of a key.
-pub fn find_question_mark(root: &Node) -> Option<&Node> {
-    let mut pending = vec![root];
-    while let Some(node) = pending.pop() {
-        if matches!(node.content, Content::Sequence { flow: true, .. } | Content::Mapping { flow: true, .. })
-        {
-            let marked = node.children().find(|child| match &child.content {
-                Content::Scalar { text, style: Style::Plain, .. } => text.starts_with('?'),
-                _ => false,
-            });
-            if marked.is_some() {
-                return marked;
-            }
+fn question_mark(node: &Node, text: &str) -> Option<(usize, Problem)> {
+    match &node.content {
+        Content::Scalar { text: value, style: Style::Plain, .. } if value.starts_with('?') => {
+            Some((node.line, Problem::QuestionMark(text[node.span.clone()].to_owned())))
         }
-        pending.extend(node.children());
+        _ => None,
     }
-    None
 }
 
 /// A plain key of a flow mapping whose colon precedes `,`, `]` or `}`. YAML 1.1 takes the colon as part of the key.
-pub fn find_key_without_blank<'n>(root: &'n Node, text: &str) -> Option<&'n Node> {
-    let mut pending = vec![root];
-    while let Some(node) = pending.pop() {
-        if let Content::Mapping { flow: true, members } = &node.content {
-            let differs = members.iter().find(|member| {
-                let plain = matches!(member.key.content, Content::Scalar { style: Style::Plain, .. });
-                let after = &text[member.key.span.end..];
-                plain && [":,", ":]", ":}"].iter().any(|it| after.starts_with(it))
-            });
-            if let Some(member) = differs {
-                return Some(&member.key);
-            }
-        }
-        pending.extend(node.children());
-    }
-    None
+fn key_without_blank(key: &Node, text: &str) -> Option<(usize, Problem)> {
+    let is_plain = matches!(key.content, Content::Scalar { style: Style::Plain, .. });
+    let after = &text[key.span.end..];
+    let differs = is_plain && [":,", ":]", ":}"].iter().any(|it| after.starts_with(it));
+    differs.then(|| (key.line, Problem::NoBlank(text[key.start..key.span.end].to_owned())))
 }

@@ -127,14 +127,9 @@ fn yaml_documents(text: &str) -> Result<Vec<Document>, DocumentError> {
             let document = place.documents + 2;
             return Err(DocumentError { document, line: second.root.line, problem: Problem::AfterEnd });
         }
-        if let Some(key) = parsed.first().and_then(|it| kubectl::find_key_without_blank(&it.root, text)) {
-            return Err(error(key.line, Problem::NoBlank(text[key.start..key.span.end].to_owned())));
-        }
-        if let Some(tag) = parsed.first().and_then(|it| kubectl::find_tag_before_comma(&it.root, text)) {
-            return Err(error(tag.line, Problem::TagBeforeComma(text[tag.span.clone()].to_owned())));
-        }
-        if let Some(marked) = parsed.first().and_then(|it| kubectl::find_question_mark(&it.root)) {
-            return Err(error(marked.line, Problem::QuestionMark(text[marked.span.clone()].to_owned())));
+        if let Some((line, problem)) = parsed.first().and_then(|it| kubectl::find_difference(&it.root, text))
+        {
+            return Err(error(line, problem));
         }
         let before = place.documents;
         // Comments before the first separator aren't a document.
