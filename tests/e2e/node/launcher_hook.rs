@@ -6,14 +6,13 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, LogParams, PostParams};
 use serde_json::{Value, json};
+use swansong_inject::launcher_hook::{self, MODULE};
 use swansong_testcluster::{Cluster, eventually};
 use tokio::sync::OnceCell;
 
 use crate::python_image::{self, SITE};
 use crate::rig::cluster;
 
-const MODULE: &str = include_str!("../../../webhook/inject/src/launcher_hook/swansong_launcher_hook.py");
-const PTH: &str = include_str!("../../../webhook/inject/src/launcher_hook/swansong-launcher-hook.pth");
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Prints whether the hook is loaded, and which user runs.
@@ -115,7 +114,7 @@ async fn start(cluster: &Cluster, site: &str, program: &str, security_context: &
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "launcher", "annotations": {
-            "swansong.dev/launcher-hook.py": MODULE, "swansong.dev/launcher-hook.pth": PTH.replace("LIMIT", "600").replace("PATCH", "False"),
+            "swansong.dev/launcher-hook.py": MODULE, "swansong.dev/launcher-hook.pth": launcher_hook::pth(600, false),
         }},
         "spec": {
             "restartPolicy": "Never",

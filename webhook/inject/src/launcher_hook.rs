@@ -30,6 +30,12 @@ pub const MODULE: &str = include_str!("launcher_hook/swansong_launcher_hook.py")
 /// copy and importing it takes some milliseconds.
 const PTH_TEMPLATE: &str = include_str!("launcher_hook/swansong-launcher-hook.pth");
 
+/// The text of the `.pth` file, with the longest wait in seconds, and whether TaskD's patch of torch's launcher is imported.
+pub fn pth(limit_seconds: u16, patch_launcher: bool) -> String {
+    let patch = if patch_launcher { "True" } else { "False" };
+    PTH_TEMPLATE.replace("LIMIT", &limit_seconds.to_string()).replace("PATCH", patch)
+}
+
 static PREPARED_MODULE: LazyLock<PreparedText> = LazyLock::new(|| PreparedText::new(MODULE));
 
 /// Name of the field in reports.
@@ -200,9 +206,7 @@ impl<'t> LauncherHook<'t> {
     }
 
     fn pth(&self) -> String {
-        let limit = self.longest_save + MARGIN;
-        let patch = if self.policy.launcher_patch { "True" } else { "False" };
-        PTH_TEMPLATE.replace("LIMIT", &limit.to_string()).replace("PATCH", patch)
+        pth(self.longest_save + MARGIN, self.policy.launcher_patch)
     }
 
     /// What the user should know about the dump of these Pods.
