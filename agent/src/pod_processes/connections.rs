@@ -1,19 +1,33 @@
-//! Connections to MindIO's controller.
+//! The TCP sockets of Pods.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use procfs::ProcError;
-use procfs::net::TcpState;
+use procfs::net::{TcpNetEntry, TcpState};
 use procfs::process::{FDTarget, Process};
 
 use super::open;
 
 /// The established connections of a Pod from or to one of `ports`, by the inodes of their sockets; `None` if they can't be
 /// read.
-///
-/// Under hostNetwork the table lists the connections of the whole node, so the owners of sockets are compared.
 pub(super) fn established(proc: &Path, pids: &[i32], ports: &[u16]) -> Option<BTreeSet<u64>> {
+    let is_of_controller = |entry: &TcpNetEntry| {
+        entry.state == TcpState::Established
+            && (ports.contains(&entry.local_address.port()) || ports.contains(&entry.remote_address.port()))
+    };
+    let sockets = sockets(proc, pids, is_of_controller)?;
+    Some(sockets.into_iter().map(|entry| entry.inode).collect())
+}
+
+/// The sockets of a Pod that are `wanted`; `None` if they can't be read.
+///
+/// Under hostNetwork the table lists the sockets of the whole node, so their owners are compared.
+pub(super) fn sockets(
+    proc: &Path,
+    pids: &[i32],
+    wanted: impl Fn(&TcpNetEntry) -> bool,
+) -> Option<Vec<TcpNetEntry>> {
     // The first may have ended meanwhile.
     let first = pids.iter().find_map(|pid| open(proc, *pid))?;
     let ipv6 = match first.tcp6() {
@@ -23,22 +37,12 @@ pub(super) fn established(proc: &Path, pids: &[i32], ports: &[u16]) -> Option<BT
         Err(_) => return None,
     };
     let ipv4 = first.tcp().ok()?;
-    let is_of_controller = |port: u16| ports.contains(&port);
-    let mut inodes: BTreeSet<u64> = ipv4
-        .into_iter()
-        .chain(ipv6)
-        .filter(|entry| {
-            entry.state == TcpState::Established
-                && (is_of_controller(entry.local_address.port())
-                    || is_of_controller(entry.remote_address.port()))
-        })
-        .map(|entry| entry.inode)
-        .collect();
-    if !inodes.is_empty() && is_host_network(proc, &first)? {
-        let own = sockets(proc, pids)?;
-        inodes.retain(|inode| own.contains(inode));
+    let mut found: Vec<TcpNetEntry> = ipv4.into_iter().chain(ipv6).filter(wanted).collect();
+    if !found.is_empty() && is_host_network(proc, &first)? {
+        let owners = owners(proc, pids)?;
+        found.retain(|entry| owners.contains_key(&entry.inode));
     }
-    Some(inodes)
+    Some(found)
 }
 
 /// Whether a process has the host's network; `None` if that can't be read.
@@ -47,9 +51,9 @@ fn is_host_network(proc: &Path, process: &Process) -> Option<bool> {
     Some(namespace("1".to_owned())? == namespace(process.pid().to_string())?)
 }
 
-/// The inodes of the sockets that processes hold; `None` if they can't be read of one of them.
-fn sockets(proc: &Path, pids: &[i32]) -> Option<BTreeSet<u64>> {
-    let mut held = BTreeSet::new();
+/// The process that holds each socket, by the socket's inode; `None` if that can't be read of one of the processes.
+pub(super) fn owners(proc: &Path, pids: &[i32]) -> Option<BTreeMap<u64, i32>> {
+    let mut held = BTreeMap::new();
     for process in pids.iter().filter_map(|pid| open(proc, *pid)) {
         let files = match process.fd() {
             Ok(files) => files,
@@ -61,7 +65,7 @@ fn sockets(proc: &Path, pids: &[i32]) -> Option<BTreeSet<u64>> {
             FDTarget::Socket(inode) => Some(inode),
             _ => None,
         });
-        held.extend(sockets);
+        held.extend(sockets.map(|inode| (inode, process.pid())));
     }
     Some(held)
 }

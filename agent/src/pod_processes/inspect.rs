@@ -67,8 +67,7 @@ fn inspect(process: &Process, is_training: bool) -> ProcResult<Option<PodProcess
 }
 
 fn environment(process: &Process) -> ProcResult<RankEnvironment> {
-    let mut bytes = Vec::new();
-    process.open_relative("environ")?.take(MAX_ENVIRONMENT).read_to_end(&mut bytes)?;
+    let bytes = read_environment(process)?;
     let value = |name: &str| variable(&bytes, name);
     let list = |name: &str| Some(devices(value(name)?.as_str()));
     Ok(RankEnvironment {
@@ -77,6 +76,13 @@ fn environment(process: &Process) -> ProcResult<RankEnvironment> {
         visible: list("ASCEND_VISIBLE_DEVICES"),
         runtime_visible: list("ASCEND_RT_VISIBLE_DEVICES"),
     })
+}
+
+/// The content of a process's `environ`.
+pub(super) fn read_environment(process: &Process) -> ProcResult<Vec<u8>> {
+    let mut bytes = Vec::new();
+    process.open_relative("environ")?.take(MAX_ENVIRONMENT).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// `0,1,3`, `0-3`, `Ascend910-0,Ascend910-1`. What can't be read isn't in the list.

@@ -9,7 +9,9 @@ mod connections;
 mod end;
 mod inspect;
 mod observer;
+mod status;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use procfs::process::Process;
@@ -27,6 +29,15 @@ impl PodProcesses {
     /// The processes below `proc`, the host's procfs.
     pub const fn new(proc: PathBuf) -> Self {
         Self { proc }
+    }
+
+    /// The ids of the processes of each Pod, by its UID.
+    fn members(&self) -> std::io::Result<BTreeMap<String, Vec<i32>>> {
+        let mut members: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+        for_each_member(&self.proc, |path, process| {
+            members.entry(path.pod).or_default().push(process.pid());
+        })?;
+        Ok(members)
     }
 }
 

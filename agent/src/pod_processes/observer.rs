@@ -6,7 +6,7 @@ use swansong_faults::{Activity, NpuPod, Renamed};
 
 use super::checkpoint::{CheckpointFolder, save_folder};
 use super::connections::established;
-use super::{PodProcesses, for_each_member, open};
+use super::{PodProcesses, open};
 
 /// How long what was seen of a Pod is kept after it has gone, in milliseconds: agents of other nodes read it.
 const RETENTION: u64 = 60 * 60 * 1000;
@@ -33,10 +33,7 @@ impl ActivityObserver {
     ///
     /// When the procfs can't be read.
     pub fn observe(&mut self, pods: &[NpuPod], now: u64) -> std::io::Result<&Activity> {
-        let mut members: BTreeMap<String, Vec<i32>> = BTreeMap::new();
-        for_each_member(&self.processes.proc, |path, process| {
-            members.entry(path.pod).or_default().push(process.pid());
-        })?;
+        let mut members = self.processes.members()?;
         self.listed_at.extend(pods.iter().map(|pod| (pod.reference.uid.clone(), now)));
         for uid in self.listed_at.keys() {
             let pod = pods.iter().find(|pod| pod.reference.uid == *uid);

@@ -1,10 +1,11 @@
-//! Repeats the scan of the processes of injected Pods, and reports settled verdicts.
+//! Repeats the scan of the processes of Pods, and reports settled verdicts.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
 use std::sync::Arc;
+use swansong_faults::unix_millis;
 use swansong_runtime::events::{Event, EventSender, container_reference};
 use swansong_runtime::supervisor::{Progress, TaskError};
 use tokio::task::spawn_blocking;
@@ -12,6 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Context;
 use crate::host::Machine;
+use crate::pod_processes::PodProcesses;
 use crate::preload::{ContainerVerdict, Debouncer, HookVerdict, Outcome, PodVerdict, Verdict, scan};
 use crate::readiness::truncate;
 
@@ -21,7 +23,7 @@ const REASON: &str = "swansong.dev/reason";
 /// By UID of the Pod, name of the container and kind of report.
 type PodDebouncer = Debouncer<(String, String, &'static str), (Option<&'static str>, String)>;
 
-/// Scans the processes of injected Pods.
+/// Scans the processes of injected Pods, and the sockets of those with NPUs.
 pub(super) async fn run(context: Context, progress: Progress) -> Result<Infallible, TaskError> {
     let Context { shared, config, host_root, events, .. } = context;
     let proc = host_root.join("proc");
@@ -41,6 +43,13 @@ pub(super) async fn run(context: Context, progress: Progress) -> Result<Infallib
                 .map_err(|panic| TaskError(panic.to_string()))?
                 .map_err(|error| TaskError(error.to_string()))?
         };
+        let (processes, npu_pods) = (PodProcesses::new(proc.clone()), shared.npu_pods.borrow().clone());
+        let statuses = spawn_blocking(move || {
+            let running = npu_pods.iter().flat_map(|pods| pods.iter()).filter(|pod| pod.is_running);
+            processes.statuses(&running.cloned().collect::<Vec<_>>(), unix_millis())
+        });
+        let statuses = statuses.await.map_err(|panic| TaskError(panic.to_string()))?;
+        shared.pod_statuses.send_replace(Arc::new(statuses.map_err(|error| TaskError(error.to_string()))?));
         report(&mut debouncer, &verdicts, started.elapsed(), &events);
         shared.metrics.record_scan(&verdicts, scan_started.elapsed());
         shared.verdicts.send_replace(Arc::new(verdicts));

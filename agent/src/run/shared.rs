@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde::Serialize;
+use swansong_api::pod_status::PodStatus;
 use swansong_faults::{Activity, NpuPod, Status as FaultStatus};
 use swansong_runtime::supervisor::{TaskStatus, Tasks};
 use tokio::sync::watch;
@@ -51,8 +52,10 @@ pub(super) struct Shared {
     pub(super) node: watch::Sender<Option<Arc<NodeState>>>,
     pub(super) pods: watch::Sender<Vec<InjectedPod>>,
     pub(super) verdicts: watch::Sender<Arc<Vec<PodVerdict>>>,
-    /// The Pods that use NPUs; read only if faults are reported.
+    /// The Pods that use NPUs.
     pub(super) npu_pods: watch::Sender<Option<Arc<Vec<NpuPod>>>>,
+    /// What is seen of their sockets.
+    pub(super) pod_statuses: watch::Sender<Arc<Vec<PodStatus>>>,
     /// What is seen of their dumps.
     pub(super) activity: watch::Sender<Arc<Activity>>,
     /// The state of the fault pipeline; `None` if faults aren't reported.
@@ -75,6 +78,8 @@ struct Status<'a> {
     report: Option<&'a Report>,
     checks_hang: bool,
     preload: &'a [PodVerdict],
+    /// What is seen of the Pods with NPUs.
+    pods: &'a [PodStatus],
     #[serde(skip_serializing_if = "Option::is_none")]
     faults: Option<&'a FaultStatus>,
     tasks: Vec<TaskStatus>,
@@ -95,6 +100,7 @@ impl Shared {
             pods: watch::Sender::new(Vec::new()),
             verdicts: watch::Sender::new(Arc::default()),
             npu_pods: watch::Sender::new(None),
+            pod_statuses: watch::Sender::new(Arc::default()),
             activity: watch::Sender::new(Arc::default()),
             faults: watch::Sender::new(None),
             is_ready: AtomicBool::new(false),
@@ -132,6 +138,7 @@ impl Shared {
         let round = self.round.borrow().clone();
         let node = self.node.borrow().clone();
         let verdicts = self.verdicts.borrow().clone();
+        let pods = self.pod_statuses.borrow().clone();
         let faults = self.faults.borrow().clone();
         let status = Status {
             node: &self.node_name,
@@ -142,6 +149,7 @@ impl Shared {
             report: if let Round::Completed(report) = &round { Some(report) } else { None },
             checks_hang: matches!(round, Round::Hanging),
             preload: &verdicts,
+            pods: &pods,
             faults: faults.as_deref(),
             tasks: self.tasks.status(),
         };

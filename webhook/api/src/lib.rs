@@ -6,6 +6,7 @@ pub mod env;
 pub mod labels;
 pub mod launcher_hook;
 pub mod node;
+pub mod pod_status;
 pub mod ports;
 pub mod preload;
 pub mod record;
