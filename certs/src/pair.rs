@@ -40,6 +40,12 @@ impl Pair {
         Ok(Self { leaf, certified: Arc::new(certified) })
     }
 
+    /// Returns the chain as PEM.
+    pub fn chain_pem(&self) -> String {
+        let chain = self.certified.cert.iter();
+        chain.map(|certificate| pem::encode(&pem::Pem::new("CERTIFICATE", certificate.to_vec()))).collect()
+    }
+
     /// Returns whether the leaf is valid for this DNS name; wildcards count.
     pub fn covers(&self, dns_name: &str) -> bool {
         let (Ok(leaf), Ok(name)) =

@@ -57,7 +57,7 @@ pub(crate) struct Webhook {
     /// Address for reviews (POST /mutate); port 0 chooses a free one
     #[arg(long, env = "SWANSONG_LISTEN", value_name = "ADDR", default_value = "0.0.0.0:8443")]
     listen: SocketAddr,
-    /// Address for /livez, /readyz and /metrics, without TLS
+    /// Address for /livez, /readyz, /metrics and /certificate, without TLS
     #[arg(long, env = "SWANSONG_HEALTH_LISTEN", value_name = "ADDR", default_value = "0.0.0.0:8080")]
     health_listen: SocketAddr,
     #[command(flatten)]
@@ -155,7 +155,7 @@ impl Webhook {
             listen: self.listen,
             health_listen: self.health_listen,
             tls: Tls { config: tls, version_advice: TLS_VERSION_ADVICE },
-            has_certificate: Box::new(move || resolver.current().is_some()),
+            served_chain: Arc::new(move || Some(resolver.current()?.chain_pem())),
             config,
             ready_nodes,
             metrics,

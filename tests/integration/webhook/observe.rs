@@ -36,6 +36,15 @@ fn metrics_are_sound_and_ours() {
 }
 
 #[test]
+fn served_certificate_is_shown_without_its_key() {
+    let webhook = Webhook::start(&[]);
+    let (status, shown) = webhook.health("/certificate");
+    let file = std::fs::read_to_string(webhook.pair.certificate_file()).expect("readable");
+    assert_eq!((status, shown.replace('\r', "")), (200, file.replace('\r', "")));
+    assert!(!shown.contains("KEY"), "{shown}");
+}
+
+#[test]
 fn logs_name_reasons_and_never_values() {
     let mut webhook = Webhook::start(&["--log-level", "debug"]);
     let mut body = review();

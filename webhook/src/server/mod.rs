@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use axum::http::StatusCode;
+use axum::routing::get;
 use prometheus_client::registry::Registry;
 use swansong_runtime::http::{self, BindError, ConnectionMetrics, Health, Tls, bind, encode};
 use swansong_runtime::log_limiter::LogLimiter;
@@ -27,8 +29,8 @@ use crate::ready_nodes::ReadyNodes;
 /// Log lines per second, for reviews that weren't processed and for those with warnings each.
 const LOG_LINES: u32 = 20;
 
-/// Whether there is a certificate to serve with.
-pub type HasCertificate = Box<dyn Fn() -> bool + Send + Sync>;
+/// The certificate chain that is served, as PEM; `None` while there is none.
+pub type ServedChain = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// Limits on what clients may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,8 +57,8 @@ pub struct Parts {
     pub health_listen: SocketAddr,
     /// TLS for `listen`.
     pub tls: Tls,
-    /// Whether there is a certificate to serve with.
-    pub has_certificate: HasCertificate,
+    /// The certificate chain that is served.
+    pub served_chain: ServedChain,
     /// The configuration in use.
     pub config: watch::Receiver<Config>,
     /// Whether there are nodes that a job may be made to require.
@@ -85,7 +87,7 @@ pub struct Server {
 impl Server {
     /// Opens both ports.
     pub async fn bind(parts: Parts) -> Result<Self, BindError> {
-        let Parts { has_certificate, config, ready_nodes, metrics, mut registry, limits, .. } = parts;
+        let Parts { served_chain, config, ready_nodes, metrics, mut registry, limits, .. } = parts;
         let (listener, address) = bind(parts.listen).await?;
         let (health_listener, health_address) = bind(parts.health_listen).await?;
         let connection_metrics = ConnectionMetrics::register(&mut registry);
@@ -111,15 +113,20 @@ impl Server {
         };
         let is_draining = Arc::clone(&draining);
         // A restart wouldn't bring a certificate, so only readiness depends on it.
-        let ready = move || match (is_draining.load(Relaxed), has_certificate()) {
+        let shown_chain = Arc::clone(&served_chain);
+        let ready = move || match (is_draining.load(Relaxed), served_chain()) {
             (true, _) => Err("draining".to_owned()),
-            (false, false) => Err("no certificate yet".to_owned()),
-            (false, true) => Ok(()),
+            (false, None) => Err("no certificate yet".to_owned()),
+            (false, Some(_)) => Ok(()),
         };
+        // What every client of the other port sees, so that the caBundle can be compared without the Secret.
+        let certificate = get(async move || shown_chain().ok_or(StatusCode::SERVICE_UNAVAILABLE));
         let health = http::Server {
             listener: health_listener,
             tls: None,
-            router: Health { ready: Box::new(ready), ..Health::always(move || encode(&registry)) }.router(),
+            router: Health { ready: Box::new(ready), ..Health::always(move || encode(&registry)) }
+                .router()
+                .route("/certificate", certificate),
             limits: http::Limits::HEALTH,
             metrics: ConnectionMetrics::default(),
         };
