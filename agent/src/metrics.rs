@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 use strum::VariantArray as _;
+use swansong_api::node::RehearsalResult;
 use swansong_faults::Metrics as FaultMetrics;
 use swansong_runtime::events::EventMetrics;
 use swansong_runtime::supervisor::Tasks;
@@ -39,6 +40,7 @@ pub(crate) struct Metrics {
     hooks: Gauges<1>,
     without_environment: Gauge<i64, AtomicI64>,
     scan_duration: Seconds,
+    rehearsals: Gauges<1>,
 }
 
 impl Metrics {
@@ -65,6 +67,11 @@ impl Metrics {
                 "Containers that ask for a dump and whose processes don't know where MindIO's controller is",
             ),
             scan_duration: add(r, "preload_scan_duration_seconds", "Duration of the last scan of processes"),
+            rehearsals: add(
+                r,
+                "rehearsal_timestamp_seconds",
+                "When a rehearsal on request last ended with each status; 0 if none did",
+            ),
             registry: {
                 tasks.register(r);
                 registry
@@ -78,6 +85,9 @@ impl Metrics {
     fn create_series(&self) {
         self.set_ready(None);
         self.record_scan(&[], Duration::ZERO);
+        for status in Status::VARIANTS {
+            let _ = self.rehearsals.get_or_create(&[("status", status.as_str())]);
+        }
         for subject in ["condition", "taint", "faults_condition"] {
             let _ = self.api_errors.get_or_create(&[("subject", subject)]);
         }
@@ -129,6 +139,13 @@ impl Metrics {
 
     pub(crate) fn record_api_error(&self, subject: &'static str) {
         self.api_errors.get_or_create(&[("subject", subject)]).inc();
+    }
+
+    pub(crate) fn record_rehearsal(&self, result: &RehearsalResult) {
+        if let Some(status) = Status::VARIANTS.iter().find(|status| status.as_str() == result.status) {
+            let at = i64::try_from(result.at / 1000).unwrap_or(i64::MAX);
+            self.rehearsals.get_or_create(&[("status", status.as_str())]).set(at);
+        }
     }
 
     pub(crate) fn record_scan(&self, pods: &[PodVerdict], duration: Duration) {

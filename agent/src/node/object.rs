@@ -11,7 +11,7 @@ use serde::Deserialize;
 use swansong_api::annotations::LAUNCHER_HOOK_MODULE;
 use swansong_api::labels::DUMP_READY as LABEL;
 use swansong_api::launcher_hook::VOLUME;
-use swansong_api::node::{BOOT_ID, DUMP_READY, NOT_READY_TAINT};
+use swansong_api::node::{BOOT_ID, DUMP_READY, NOT_READY_TAINT, REHEARSAL, REHEARSE, RehearsalResult};
 use swansong_faults::NPU_RESOURCES;
 
 use crate::finding::Ready;
@@ -175,6 +175,8 @@ pub struct NodeState {
     pub taints: Vec<Taint>,
     /// The number of NPUs by the Node's capacity.
     pub npus: Option<u32>,
+    /// The last requested rehearsal, and the result of the last one.
+    pub rehearsal: (Option<String>, Option<RehearsalResult>),
 }
 
 impl From<Node> for NodeState {
@@ -186,12 +188,15 @@ impl From<Node> for NodeState {
         let find = |type_: &str| conditions.iter().find(|one| one.type_ == type_).map(condition);
         let capacity = capacity.unwrap_or_default();
         let npus: u32 = WHOLE_NPUS.iter().filter_map(|&name| capacity.get(name)?.0.parse::<u32>().ok()).sum();
+        let mut annotations = metadata.annotations.unwrap_or_default();
+        let result = annotations.remove(REHEARSAL).and_then(|text| serde_json::from_str(&text).ok());
         Self {
+            rehearsal: (annotations.remove(REHEARSE), result),
             observed: ObservedNode {
                 condition: find(DUMP_READY),
                 label: metadata.labels.and_then(|mut labels| labels.remove(LABEL)),
                 tainted: taints.iter().any(is_own_taint),
-                boot_id: metadata.annotations.and_then(|mut annotations| annotations.remove(BOOT_ID)),
+                boot_id: annotations.remove(BOOT_ID),
             },
             faults: find(FAULTS_CONDITION),
             uid: metadata.uid.unwrap_or_default(),
@@ -203,6 +208,14 @@ impl From<Node> for NodeState {
 }
 
 impl NodeState {
+    /// The request for a rehearsal that has no result.
+    pub fn open_rehearsal(&self) -> Option<String> {
+        let (request, result) = &self.rehearsal;
+        let request = request.as_ref().filter(|request| !request.is_empty())?;
+        let is_answered = result.as_ref().is_some_and(|result| result.request == *request);
+        (!is_answered).then(|| request.clone())
+    }
+
     /// Whether this is at least as new as `other`. Resource versions are increasing numbers (KEP-5504); other ones can't be
     /// compared.
     pub fn is_as_new_as(&self, other: &Self) -> bool {
@@ -280,6 +293,23 @@ mod tests {
         {
             let state = state(node);
             assert_eq!((state.observed, state.npus), (ObservedNode::default(), None));
+        }
+    }
+
+    #[test]
+    fn rehearsal_is_open_until_its_own_result_is_there() {
+        let result = |request: &str| format!(r#"{{"request": "{request}", "at": 7, "status": "pass"}}"#);
+        for (annotations, open) in [
+            (json!({}), None),
+            (json!({REHEARSE: ""}), None),
+            (json!({REHEARSE: "2"}), Some("2")),
+            (json!({REHEARSE: "2", REHEARSAL: result("1")}), Some("2")),
+            (json!({REHEARSE: "2", REHEARSAL: result("2")}), None),
+            (json!({REHEARSE: "2", REHEARSAL: "nonsense"}), Some("2")),
+            (json!({REHEARSAL: result("2")}), None),
+        ] {
+            let state = state(json!({"metadata": {"annotations": annotations}}));
+            assert_eq!(state.open_rehearsal().as_deref(), open, "{annotations}");
         }
     }
 

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use swansong_api::labels::DUMP_READY as LABEL;
-use swansong_api::node::{BOOT_ID, DUMP_READY, NOT_READY_TAINT};
+use swansong_api::node::{BOOT_ID, DUMP_READY, NOT_READY_TAINT, REHEARSAL, RehearsalResult};
 
 use super::client::{ApiClient, ApiError};
 use super::object::{NO_SCHEDULE, NodeState, is_own_taint};
@@ -45,6 +45,13 @@ impl NodeWriter {
     /// Writes one condition.
     pub async fn set_condition(&self, type_: &str, value: &Condition) -> Result<NodeState, ApiError> {
         self.patch_status(json!({"status": {"conditions": [condition(type_, value)]}})).await
+    }
+
+    /// Writes the result of a rehearsal.
+    pub async fn set_rehearsal(&self, result: &RehearsalResult) -> Result<NodeState, ApiError> {
+        // Numbers and strings can always be serialized.
+        let text = serde_json::to_string(result).unwrap_or_default();
+        self.patch_status(json!({"metadata": {"annotations": {REHEARSAL: text}}})).await
     }
 
     /// A strategic merge patch selects a condition by its type and keeps the others.

@@ -11,7 +11,7 @@ use swansong_runtime::supervisor::supervise;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::{Context, dumps, faults_condition};
+use super::{Context, dumps, faults_condition, rehearsal};
 use crate::dcmi_library;
 use crate::device_nodes::DeviceNodes;
 use crate::pod_processes::PodProcesses;
@@ -21,6 +21,8 @@ const QUEUE: usize = 1024;
 /// The slowest source polls every five minutes.
 const SOURCE_TIMEOUT: Duration = Duration::from_mins(16);
 const PIPELINE_TIMEOUT: Duration = Duration::from_mins(2);
+/// A rehearsal waits for ClusterD in several steps, the longest of a minute.
+const REHEARSAL_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Starts the pipeline and its sources.
 pub(super) fn start(all: &mut JoinSet<Infallible>, context: &Context, transports: Transports) {
@@ -62,6 +64,7 @@ pub(super) fn start(all: &mut JoinSet<Infallible>, context: &Context, transports
         swansong_faults::run(Arc::clone(&parts), Arc::clone(&queue), progress)
     });
     context.spawn(all, "dumps", PIPELINE_TIMEOUT, dumps::run);
+    context.spawn(all, "rehearsal", REHEARSAL_TIMEOUT, rehearsal::run);
     let timeout = timing.backoff.max.saturating_mul(3) + Duration::from_mins(1);
     context.spawn(all, "faults-condition", timeout, move |context, progress| {
         faults_condition::run(context, desired_condition.clone(), progress)

@@ -17,6 +17,7 @@ mod faults_condition;
 mod node;
 mod pods;
 mod preload;
+mod rehearsal;
 mod serve;
 mod shared;
 
