@@ -25,6 +25,7 @@ enum Command {
     /// Watch the devices through the driver's library, for the agent
     #[command(hide = true)]
     Dcmi(cli::dcmi::Dcmi),
+    Doctor(Box<cli::doctor::Doctor>),
     ClusterdConfig(cli::clusterd_config::ClusterdConfig),
     Relay(Box<cli::relay::Relay>),
 }
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Webhook(webhook) => webhook.run().map(|()| ExitCode::SUCCESS),
         Command::Agent(agent) => agent.run(),
         Command::Dcmi(dcmi) => dcmi.run(),
+        Command::Doctor(doctor) => doctor.run(),
         Command::ClusterdConfig(config) => config.run(),
         Command::Relay(relay) => relay.run().map(|()| ExitCode::SUCCESS),
     };

@@ -3,10 +3,11 @@
 use std::env;
 use std::error::Error;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::header::{HeaderValue, USER_AGENT};
-use kube::config::{InferConfigError, KubeconfigError};
+use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 /// Set by the kubelet in every container.
@@ -27,7 +28,7 @@ pub fn is_in_cluster() -> bool {
 /// `component` names the program in the user agent (`swansong-webhook/1.2.3`), which identifies
 /// the client in audit logs.
 pub async fn config(component: &str) -> Result<Config, ConfigError> {
-    let mut config = if is_in_cluster() {
+    let config = if is_in_cluster() {
         // By the address in the environment: cluster DNS may start after this Pod.
         Config::incluster().map_err(|error| format!("the service account can't be used: {error}"))
     } else {
@@ -35,11 +36,40 @@ pub async fn config(component: &str) -> Result<Config, ConfigError> {
         inferred.map_err(|error| format!("this isn't a Pod, and {}", kubeconfig_problem(&error)))
     }
     .map_err(ConfigError)?;
+    Ok(named(config, component))
+}
+
+/// Adds the user agent.
+fn named(mut config: Config, component: &str) -> Config {
     let agent = format!("{component}/{}", env!("CARGO_PKG_VERSION"));
     if let Ok(agent) = HeaderValue::try_from(agent) {
         config.headers.push((USER_AGENT, agent));
     }
-    Ok(config)
+    config
+}
+
+/// Which cluster of which kubeconfig.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClusterChoice {
+    pub kubeconfig: Option<PathBuf>,
+    pub context: Option<String>,
+}
+
+/// The configuration of a chosen cluster; that of [`config`] without a choice.
+pub async fn chosen_config(component: &str, choice: ClusterChoice) -> Result<Config, ConfigError> {
+    let ClusterChoice { kubeconfig, context } = choice;
+    if kubeconfig.is_none() && context.is_none() {
+        return config(component).await;
+    }
+    let problem =
+        |error: KubeconfigError| ConfigError(format!("the kubeconfig can't be used: {}", causes(&error)));
+    let file = match kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+    let config = Config::from_custom_kubeconfig(file.map_err(problem)?, &options).await.map_err(problem)?;
+    Ok(named(config, component))
 }
 
 /// A client of [`config`]'s cluster. A request that is answered with 429, 503 or 504 is sent again after the server's

@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod clusterd_config;
 pub(crate) mod dcmi;
+pub(crate) mod doctor;
 pub(crate) mod explain;
 mod files;
 pub(crate) mod inject;

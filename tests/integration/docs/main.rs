@@ -3,6 +3,8 @@
 //!
 //! `INSTA_UPDATE=always cargo test -p swansong --test integration-docs` renews what commands print; read the difference before you commit it.
 
+mod doctor;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,0 +1,13 @@
+//! Whether a dying checkpoint would be saved: what a cluster shows of each link of the chain.
+//!
+//! ```text
+//! API server, agents' /status ─collect─▶ Snapshot ─checks─▶ Report ─▶ text or JSON
+//! ```
+//!
+//! [`collect`] reads, and is the only part that does. [`checks`] is a pure function of the [`snapshot`]. What couldn't be read
+//! is in the snapshot as such, and a check of it is unknown, never passed.
+
+pub mod checks;
+pub mod collect;
+pub mod report;
+pub mod snapshot;
