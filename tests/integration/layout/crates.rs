@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::{files, output, read};
 
 /// Crates that know no runtime, client or server.
-const PURE: &[&str] = &["swansong-api", "swansong-clusterd", "swansong-fault-model", "swansong-inject"];
+const PURE: &[&str] =
+    &["swansong-api", "swansong-clusterd", "swansong-fault-model", "swansong-inject", "swansong-trainer"];
 
 /// What a pure crate never depends on, directly or indirectly.
 const IMPURE: &[&str] = &["axum", "hyper", "kube", "reqwest", "tokio", "tonic", "tower"];

@@ -1,0 +1,175 @@
+//! Finds the training program in a command, and how many processes it has.
+
+use std::path::Path;
+
+use crate::marks::{Arg, Marks, has_mark};
+use crate::program::{base_name, is_python};
+
+/// A number, or where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Count {
+    Known(u64),
+    Unknown(String),
+}
+
+/// A command that runs a Python program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Launch {
+    /// Whether a launcher starts several processes of it.
+    pub(crate) is_distributed: bool,
+    /// The path of the program, or its module.
+    pub(crate) program: String,
+    pub(crate) args: Vec<Arg>,
+    /// Processes on a node.
+    pub(crate) processes: Count,
+    pub(crate) nodes: Count,
+    /// Parts before the program that aren't known.
+    pub(crate) unsure: Vec<String>,
+}
+
+/// Options of torchrun without a value.
+const SWITCHES: &[&str] = &["standalone", "no-python", "run-path", "use-env", "no-python", "m", "module"];
+
+/// The program that a command runs; `None` if it runs no Python program.
+pub(crate) fn recognise(args: &[Arg], marks: &Marks) -> Option<Launch> {
+    let mut launch = Launch {
+        is_distributed: false,
+        program: String::new(),
+        args: Vec::new(),
+        processes: Count::Unknown("the command line doesn't show the number of processes".to_owned()),
+        nodes: Count::Known(1),
+        unsure: Vec::new(),
+    };
+    let first = args.first()?;
+    if has_mark(base_name(&first.text)) {
+        // An unknown command that gets a Python file.
+        launch.unsure.push(marks.origins(&first.text));
+        launch.is_distributed = true;
+        return launch.with_program(args, args.iter().position(is_program)?);
+    }
+    let name = base_name(&first.text);
+    match name {
+        _ if is_python(name) => launch.of_python(args, marks),
+        "torchrun" => launch.of_torchrun(args, 1, marks),
+        "msrun" => launch.of_msrun(args, marks),
+        _ => {
+            launch.is_distributed = true;
+            let at = args.iter().position(is_program)?;
+            launch.with_program(args, at)
+        }
+    }
+}
+
+fn is_program(arg: &Arg) -> bool {
+    Path::new(&arg.text).extension().is_some_and(|extension| extension == "py")
+}
+
+impl Launch {
+    fn with_program(mut self, args: &[Arg], at: usize) -> Option<Self> {
+        let program = args.get(at)?;
+        self.program.clone_from(&program.text);
+        self.args = args[at + 1..].to_vec();
+        Some(self)
+    }
+
+    fn of_python(mut self, args: &[Arg], marks: &Marks) -> Option<Self> {
+        let mut at = 1;
+        while let Some(arg) = args.get(at) {
+            if arg.open {
+                self.unsure.push(marks.origins(&arg.text));
+                return self.with_program(args, args.iter().position(is_program)?);
+            }
+            match arg.text.as_str() {
+                "-m" => {
+                    let module = args.get(at + 1)?.text.clone();
+                    return match module.as_str() {
+                        "torch.distributed.launch" | "torch.distributed.run" => {
+                            self.of_torchrun(args, at + 2, marks)
+                        }
+                        _ => self.with_program(args, at + 1),
+                    };
+                }
+                "-c" => return None,
+                "-X" | "-W" => at += 2,
+                text if text.starts_with('-') => at += 1,
+                _ => return self.with_program(args, at),
+            }
+        }
+        None
+    }
+
+    /// torchrun, whose options begin at `at`.
+    fn of_torchrun(mut self, args: &[Arg], mut at: usize, marks: &Marks) -> Option<Self> {
+        self.is_distributed = true;
+        self.processes = Count::Known(1);
+        while let Some(arg) = args.get(at) {
+            if arg.open || arg.text.starts_with(|c| marks.get(c).is_some()) && !is_program(arg) {
+                self.unsure.push(marks.origins(&arg.text));
+                return self.with_program(args, args.iter().position(is_program)?);
+            }
+            let Some(option) = arg.text.strip_prefix('-') else { return self.with_program(args, at) };
+            let option = option.trim_start_matches('-').replace('_', "-");
+            let (name, value) = match option.split_once('=') {
+                // The value keeps its underscores.
+                Some((name, _)) => {
+                    (name.to_owned(), arg.text.split_once('=').map(|(_, value)| Arg::of(value)))
+                }
+                None => (option, None),
+            };
+            if SWITCHES.contains(&name.as_str()) {
+                at += 1;
+                continue;
+            }
+            let has_value = value.is_some();
+            let value = value.or_else(|| args.get(at + 1).cloned()).unwrap_or_default();
+            if value.open {
+                self.unsure.push(marks.origins(&value.text));
+            }
+            match name.as_str() {
+                "nproc-per-node" => self.processes = count(&value, &name, marks),
+                "nnodes" => self.nodes = count(&value, &name, marks),
+                _ => {}
+            }
+            at += if has_value { 1 } else { 2 };
+        }
+        None
+    }
+
+    /// msrun has the number of all processes and of those on a node.
+    fn of_msrun(mut self, args: &[Arg], marks: &Marks) -> Option<Self> {
+        self.is_distributed = true;
+        let at = args.iter().position(is_program)?;
+        for (index, arg) in args[..at].iter().enumerate() {
+            if arg.open {
+                self.unsure.push(marks.origins(&arg.text));
+            }
+            let (name, value) = match arg.text.split_once('=') {
+                Some((name, value)) => (name, Arg::of(value)),
+                None => (arg.text.as_str(), args.get(index + 1).cloned().unwrap_or_default()),
+            };
+            if name == "--worker_num" {
+                self.processes = count(&value, "worker_num", marks);
+            }
+        }
+        self.with_program(args, at)
+    }
+
+    /// All processes of the job.
+    pub(crate) fn world_size(&self) -> Count {
+        match (&self.processes, &self.nodes) {
+            (Count::Known(processes), Count::Known(nodes)) => match processes.checked_mul(*nodes) {
+                Some(world) => Count::Known(world),
+                None => Count::Unknown("the number of processes is too large".to_owned()),
+            },
+            (Count::Unknown(origin), _) | (_, Count::Unknown(origin)) => Count::Unknown(origin.clone()),
+        }
+    }
+}
+
+fn count(value: &Arg, name: &str, marks: &Marks) -> Count {
+    let number = value.known().and_then(|text| text.trim().parse::<u64>().ok()).filter(|number| *number > 0);
+    number.map_or_else(
+        || Count::Unknown(format!("the value of {name} is {}", marks.display(&value.text))),
+        Count::Known,
+    )
+}

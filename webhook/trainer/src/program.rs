@@ -1,0 +1,30 @@
+//! Names of programs, and lists of names.
+
+/// Whether `name` is in a list of words.
+pub(crate) fn lists(list: &str, name: &str) -> bool {
+    list.split_ascii_whitespace().any(|word| word == name)
+}
+
+/// The last part of a path.
+pub(crate) fn base_name(path: &str) -> &str {
+    path.trim_end_matches('/').rsplit('/').next().unwrap_or(path)
+}
+
+/// Whether a program runs Python code.
+pub(crate) fn is_interpreter(name: &str) -> bool {
+    matches!(
+        name,
+        "torchrun"
+            | "msrun"
+            | "deepspeed"
+            | "accelerate"
+            | "torch_npu_run"
+            | "llamafactory-cli"
+            | "swift"
+            | "ray"
+    ) || is_python(name)
+}
+
+pub(crate) fn is_python(name: &str) -> bool {
+    name.strip_prefix("python").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit() || b == b'.'))
+}

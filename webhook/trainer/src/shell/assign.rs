@@ -1,0 +1,141 @@
+//! Sets variables, and warns of assignments that set nothing.
+
+use super::lexer::{Lexer, Token, Word, is_name};
+use super::run::Interpreter;
+use super::state::Value;
+use super::tree::assignment;
+use crate::lint::{Lint, tft_items};
+use crate::marks::{Arg, has_mark};
+
+impl Interpreter<'_> {
+    /// `export A = "b"` and `A = b`, which set nothing.
+    pub(super) fn lint_blanks(&mut self, words: &[Word]) {
+        let Some(first) = words.first() else { return };
+        let declares = matches!(first.raw.as_str(), "export" | "declare" | "local" | "readonly");
+        let at = usize::from(declares);
+        let (Some(name), Some(equals)) = (words.get(at), words.get(at + 1)) else { return };
+        if is_name(&name.raw) && equals.raw.starts_with('=') && !equals.raw.starts_with("==") {
+            self.lint(Lint::BlanksAroundEquals, name.raw.clone());
+        } else if declares
+            && assignment(&name.raw).is_some_and(|(.., value)| value.is_empty())
+            && equals.line == name.line
+            && !is_name(&equals.raw)
+            && assignment(&equals.raw).is_none()
+        {
+            // `export A= "b"`.
+            let name = name.raw.trim_end_matches('=').to_owned();
+            self.lint(Lint::BlanksAroundEquals, name);
+        }
+    }
+
+    /// Sets a variable; `for_command` if only the command behind it sees it.
+    pub(super) fn assign(&mut self, raw: &str, for_command: bool) {
+        let Some((name, index, appends, value)) = assignment(raw) else { return };
+        let (name, value) = (name.to_owned(), value.to_owned());
+        if name == "LD_PRELOAD" {
+            let keeps = appends || value.contains("LD_PRELOAD");
+            let both = ["libtaskd.so", "libmspti.so"].iter().all(|library| value.contains(library));
+            if !keeps && !both {
+                self.lint(Lint::PreloadOverwritten, "");
+            }
+        }
+        let new = match value.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
+            Some(inner) => Value::List(self.expand_list(inner)),
+            None => Value::Text(self.expand_text(&value, false)),
+        };
+        if name == "MS_ENABLE_TFT"
+            && let Value::Text(text) = &new
+            && !has_mark(text)
+            && tft_items(text).is_none()
+        {
+            self.lint(Lint::TftWithoutComma, text.clone());
+        }
+        if let Some(index) = index {
+            let index = self.expand_text(index, true);
+            if let Value::Text(text) = new {
+                self.state.set(&format!("{name}[{index}]"), Some(Value::Text(text)));
+            }
+            // The array as a whole has an element that isn't in its list.
+            let text = self.unknown(&format!("${{{name}[@]}}"), false);
+            return self.state.set(&name, Some(Value::Text(text)));
+        }
+        let new = if appends { self.append_value(&name, new) } else { new };
+        // What only the next command sees counts for the commands behind it as well: it is the safe side for flags, and
+        // the training is usually that command.
+        self.state.set(&name, Some(new));
+        if for_command {
+            self.state.export(&name);
+        }
+    }
+
+    fn append_value(&mut self, name: &str, new: Value) -> Value {
+        let old = self.state.variables.get(name).map(|variable| variable.value.clone());
+        match (old, new) {
+            (Some(Some(Value::List(mut list))), Value::List(more)) => {
+                list.extend(more);
+                Value::List(list)
+            }
+            (Some(Some(Value::Text(text))), Value::List(more)) => {
+                let first = self.marks.split(&text);
+                Value::List(first.into_iter().chain(more).collect())
+            }
+            (Some(Some(Value::Text(text))), Value::Text(more)) => Value::Text(text + &more),
+            (Some(Some(Value::List(mut list))), Value::Text(more)) => {
+                match list.first_mut() {
+                    Some(first) => first.text.push_str(&more),
+                    None => list.push(Arg::of(more)),
+                }
+                Value::List(list)
+            }
+            (Some(None), new) => new,
+            (None, Value::Text(more)) => {
+                let old = self.lookup(name, &format!("${name}")).unwrap_or_default();
+                Value::Text(old + &more)
+            }
+            (None, list) => list,
+        }
+    }
+
+    /// The words of `( … )` behind an assignment.
+    fn expand_list(&mut self, inner: &str) -> Vec<Arg> {
+        let mut args = Vec::new();
+        let mut lexer = Lexer::new(inner);
+        loop {
+            match lexer.next(false) {
+                Ok(Token::Word(word)) => args.extend(self.expand_word(&word.raw)),
+                Ok(Token::Newline) => {}
+                Ok(Token::End) => return args,
+                _ => {
+                    let text = self.unknown("an array", false);
+                    args.push(Arg { text, open: true });
+                    return args;
+                }
+            }
+        }
+    }
+
+    pub(super) fn declare(&mut self, command: &str, words: &[Word]) {
+        let exports = command == "export" || words.iter().any(|word| word.raw.starts_with("-x"));
+        for word in words.iter().filter(|word| !word.raw.starts_with('-')) {
+            let name = if let Some((name, ..)) = assignment(&word.raw) {
+                let name = name.to_owned();
+                self.assign(&word.raw, false);
+                name
+            } else {
+                // `export "A=b"` and `export $NAMES`.
+                let text = self.expand_text(&word.raw, false);
+                match text.split_once('=') {
+                    Some((name, value)) if is_name(name) => {
+                        self.state.set(name, Some(Value::Text(value.to_owned())));
+                        name.to_owned()
+                    }
+                    _ => text,
+                }
+            };
+            if exports {
+                self.state.export(&name);
+            }
+        }
+        self.status = Some(true);
+    }
+}

@@ -1,0 +1,394 @@
+//! Walks the commands of a script.
+
+use std::rc::Rc;
+
+use super::condition::decide;
+use super::merge::merge;
+use super::parser::parse;
+use super::state::{End, State, Value};
+use super::tree::{AndOr, Command, Kind, List, Pipeline, Redirect};
+use crate::Source;
+use crate::lint::{Lint, ScriptFinding};
+use crate::marks::{Arg, Marks, clean, has_mark};
+
+/// Limits for scripts that would take long: commands and bytes of text, calls within calls, rounds of a loop.
+const BUDGET: usize = 1 << 20;
+const COMMAND_COST: usize = 64;
+pub(super) const MAX_DEPTH: usize = 16;
+const MAX_STARTED: usize = 64;
+
+/// A program that a script starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Started {
+    pub(crate) args: Vec<Arg>,
+    /// The file, if it isn't the command itself.
+    pub(crate) file: String,
+    pub(crate) line: usize,
+    /// The working directory, as far as `cd` shows it.
+    pub(crate) folder: String,
+    /// Values of the variables in [`ENVIRONMENT`]; `None` if unset or not exported.
+    pub(crate) environment: Vec<(&'static str, Option<String>)>,
+}
+
+/// The variables of a training program that decide whether it can save.
+pub(crate) const ENVIRONMENT: &[&str] = &["HIGH_AVAILABILITY", "MS_ENABLE_TFT", "WORLD_SIZE"];
+
+/// What calls a script.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Call<'a> {
+    /// Variables of the environment; `None` for a value that isn't known.
+    pub(crate) variables: &'a [(&'a str, Option<&'a str>)],
+    /// Whether other variables may be set.
+    pub(crate) has_unknown_variables: bool,
+    /// `None` if they aren't known.
+    pub(crate) arguments: Option<Vec<Arg>>,
+}
+
+pub(crate) struct Interpreter<'a> {
+    pub(crate) marks: Marks,
+    pub(crate) started: Vec<Started>,
+    pub(crate) lints: Vec<ScriptFinding>,
+    /// Scripts that are called and can't be read.
+    pub(crate) missing: Vec<String>,
+    /// Variables that were taken as unset.
+    pub(crate) assumed_unset: Vec<String>,
+    /// What couldn't be read, with its place.
+    pub(crate) unread: Vec<String>,
+    pub(super) sources: &'a [Source<'a>],
+    pub(super) state: State,
+    /// Files that scripts write, with their text.
+    pub(super) written: Vec<(String, String)>,
+    pub(super) file: String,
+    pub(super) line: usize,
+    pub(super) status: Option<bool>,
+    /// What commands of a substitution print.
+    pub(super) output: Option<String>,
+    /// Where the exit status of what runs now is lost in a pipe.
+    pub(super) lost_status: Option<(String, usize)>,
+    uses_pipestatus: bool,
+    /// States of branches that ended a function or a round of a loop early.
+    pub(super) parked: Vec<State>,
+    /// More than 0 while a round of a loop shows what it changes.
+    pub(super) quiet: usize,
+    pub(super) depth: usize,
+    budget: usize,
+}
+
+impl<'a> Interpreter<'a> {
+    pub(crate) fn new(sources: &'a [Source<'a>], call: &Call<'_>) -> Self {
+        let mut interpreter = Self {
+            marks: Marks::default(),
+            started: Vec::new(),
+            lints: Vec::new(),
+            missing: Vec::new(),
+            assumed_unset: Vec::new(),
+            unread: Vec::new(),
+            sources,
+            state: State::new(String::new(), call.arguments.clone(), call.has_unknown_variables),
+            written: Vec::new(),
+            file: String::new(),
+            line: 0,
+            status: None,
+            output: None,
+            lost_status: None,
+            uses_pipestatus: false,
+            parked: Vec::new(),
+            quiet: 0,
+            depth: 0,
+            budget: BUDGET,
+        };
+        for (name, value) in call.variables {
+            let text = match value {
+                Some(value) => clean(value).into_owned(),
+                None => interpreter.unknown(&format!("${name}"), false),
+            };
+            interpreter.state.set(name, Some(Value::Text(text)));
+            interpreter.state.export(name);
+        }
+        interpreter
+    }
+
+    /// Runs the text of a script.
+    pub(crate) fn run_text(&mut self, file: &str, text: &str) {
+        if self.depth == MAX_DEPTH {
+            self.give_up("calls within calls are too deep");
+            return;
+        }
+        self.depth += 1;
+        let unix = text.replace("\r\n", "\n");
+        if unix.len() != text.len() {
+            self.give_up(&format!("{file} has Windows line ends, which shells read as parts of words"));
+        }
+        let text = unix.as_str();
+        let script = parse(text);
+        let outer = (std::mem::replace(&mut self.file, file.to_owned()), self.line, self.uses_pipestatus);
+        self.uses_pipestatus = text.contains("PIPESTATUS");
+        self.run_list(&script.commands);
+        if let Some(line) = script.error
+            && self.state.end != Some(End::Exit)
+        {
+            self.give_up(&format!("{}line {line} can't be read", self.place()));
+        }
+        (self.file, self.line, self.uses_pipestatus) = outer;
+        self.depth -= 1;
+    }
+
+    /// Runs a command of which the words are known.
+    pub(crate) fn run_command_line(&mut self, args: Vec<Arg>) {
+        self.run_args(args, &[]);
+    }
+
+    /// Records a program that runs already.
+    pub(crate) fn start_program(&mut self, args: Vec<Arg>) {
+        self.start(args);
+    }
+
+    /// Calls a script with arguments in another shell.
+    pub(super) fn run_child(&mut self, name: &str, text: &str, arguments: Option<Vec<Arg>>, pipefail: bool) {
+        let mut child = self.state.of_child(name.to_owned(), arguments);
+        child.has_pipefail = pipefail;
+        let outer = std::mem::replace(&mut self.state, child);
+        self.run_text(name, text);
+        let managers = self.state.managers;
+        self.state = State { managers, ..outer };
+        self.status = None;
+    }
+
+    /// `file: ` of the script that runs.
+    pub(super) fn place(&self) -> String {
+        if self.file.is_empty() { String::new() } else { format!("{}: ", self.file) }
+    }
+
+    pub(super) fn give_up(&mut self, why: &str) {
+        if self.quiet == 0 && !self.unread.iter().any(|other| other == why) {
+            self.unread.push(why.to_owned());
+        }
+    }
+
+    pub(super) fn spend(&mut self, cost: usize) {
+        self.budget = self.budget.saturating_sub(cost);
+        if self.budget == 0 {
+            self.quiet = 0;
+            self.give_up("the script is too long");
+        }
+    }
+
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.budget == 0
+    }
+
+    pub(super) fn assume_unset(&mut self, name: &str) {
+        if !self.assumed_unset.iter().any(|other| other == name) {
+            self.assumed_unset.push(name.to_owned());
+        }
+    }
+
+    pub(super) fn lint(&mut self, lint: Lint, detail: impl Into<String>) {
+        let finding = ScriptFinding { lint, file: self.file.clone(), line: self.line, detail: detail.into() };
+        if self.quiet == 0 && self.lints.len() < MAX_STARTED && !self.lints.contains(&finding) {
+            self.lints.push(finding);
+        }
+    }
+
+    pub(super) fn start(&mut self, args: Vec<Arg>) {
+        let environment = ENVIRONMENT.iter().map(|name| {
+            let variable = self.state.variables.get(*name).filter(|variable| variable.is_exported);
+            let text = variable.and_then(|variable| match variable.value.as_ref()? {
+                Value::Text(text) => Some(text.clone()),
+                Value::List(_) => None,
+            });
+            (*name, text)
+        });
+        let started = Started {
+            args,
+            file: self.file.clone(),
+            line: self.line,
+            folder: self.state.folder.clone(),
+            environment: environment.collect(),
+        };
+        self.note_lost_status();
+        if self.quiet > 0 || self.started.contains(&started) {
+            return;
+        }
+        if self.started.len() == MAX_STARTED {
+            self.give_up("the script starts too many programs");
+        } else {
+            self.started.push(started);
+        }
+    }
+
+    /// Reports the pipe in which the exit status of the training is lost.
+    pub(super) fn note_lost_status(&mut self) {
+        if let Some((file, line)) = self.lost_status.take() {
+            let outer = (std::mem::replace(&mut self.file, file), std::mem::replace(&mut self.line, line));
+            self.lint(Lint::ExitStatusLost, "");
+            (self.file, self.line) = outer;
+        }
+    }
+
+    pub(super) fn run_list(&mut self, list: &List) {
+        self.status = Some(true);
+        for item in list {
+            if self.state.end.is_some() || self.is_exhausted() {
+                return;
+            }
+            self.run_item(item);
+        }
+    }
+
+    fn run_item(&mut self, item: &AndOr) {
+        if item.background {
+            self.in_subshell(|shell| shell.run_chain(item));
+            self.status = Some(true);
+        } else {
+            self.run_chain(item);
+        }
+    }
+
+    fn run_chain(&mut self, item: &AndOr) {
+        self.run_pipeline(&item.first);
+        for (wanted, pipeline) in &item.rest {
+            if self.state.end.is_some() {
+                return;
+            }
+            match self.status {
+                Some(status) if status != *wanted => {}
+                Some(_) => self.run_pipeline(pipeline),
+                None => {
+                    let before = self.state.clone();
+                    self.run_pipeline(pipeline);
+                    self.join(vec![before]);
+                    self.status = None;
+                }
+            }
+        }
+    }
+
+    fn run_pipeline(&mut self, pipeline: &Pipeline) {
+        if let [command] = pipeline.commands.as_slice() {
+            self.run_command(command);
+        } else {
+            let outer = self.lost_status.clone();
+            let (last, others) =
+                pipeline.commands.split_last().map_or((None, &[][..]), |(l, o)| (Some(l), o));
+            if last.is_some_and(is_tee) && !self.state.has_pipefail && !self.uses_pipestatus {
+                self.lost_status = Some((self.file.clone(), last.map_or(self.line, |last| last.line)));
+            }
+            for command in others {
+                let output = self.output.take().map(|_| String::new());
+                let outer = std::mem::replace(&mut self.output, output);
+                self.in_subshell(|shell| shell.run_command(command));
+                self.output = outer;
+            }
+            self.lost_status = outer;
+            if let Some(last) = last {
+                self.in_subshell(|shell| shell.run_command(last));
+            }
+            self.status = None;
+        }
+        if pipeline.negated {
+            self.status = self.status.map(|status| !status);
+        }
+    }
+
+    pub(super) fn in_subshell(&mut self, run: impl FnOnce(&mut Self)) {
+        let outer = self.state.clone();
+        run(self);
+        let managers = self.state.managers;
+        self.state = State { managers, ..outer };
+    }
+
+    /// Joins the present state with the states of other branches.
+    pub(super) fn join(&mut self, mut states: Vec<State>) {
+        let present = self.state.clone();
+        states.push(present);
+        let (running, ended): (Vec<State>, Vec<State>) =
+            states.into_iter().partition(|state| state.end.is_none());
+        let exits = ended.iter().find(|state| state.end == Some(End::Exit)).cloned();
+        self.parked.extend(ended.into_iter().filter(|state| state.end != Some(End::Exit)));
+        let origin = format!("{}line {}", self.place(), self.line);
+        match merge(&mut self.marks, &origin, running) {
+            Some(state) => self.state = state,
+            // Every branch ended; which end comes first doesn't matter to what follows.
+            None => {
+                if let Some(state) = self.parked.pop().or(exits) {
+                    self.state = state;
+                }
+            }
+        }
+    }
+
+    fn run_command(&mut self, command: &Command) {
+        self.spend(COMMAND_COST);
+        if self.is_exhausted() {
+            return;
+        }
+        self.line = command.line;
+        match &command.kind {
+            Kind::Simple { assignments, words } => self.run_simple(assignments, words, &command.redirects),
+            Kind::Group(list) => self.run_list(list),
+            Kind::Subshell(list) => self.in_subshell(|shell| shell.run_list(list)),
+            Kind::If(arms, otherwise) => self.run_conditional(arms, otherwise),
+            Kind::For { name, words, body } => self.run_for(name, words.as_deref(), body),
+            Kind::While { wanted, condition, body } => self.run_while(*wanted, condition, body),
+            Kind::Case(word, arms) => self.run_case(word, arms),
+            Kind::Function(name, body) => {
+                self.state.functions.insert(name.clone(), Rc::new(body.clone()));
+                self.status = Some(true);
+            }
+            Kind::Test(words) => {
+                let args: Vec<Arg> =
+                    words.iter().map(|word| Arg::of(self.expand_text(&word.raw, false))).collect();
+                self.status = decide(&args, true);
+            }
+            Kind::Arithmetic(expression) => self.run_arithmetic(expression),
+        }
+    }
+
+    fn run_arithmetic(&mut self, expression: &str) {
+        let name = expression.trim().trim_start_matches(['+', '-']);
+        let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
+        let (name, rest) = name.split_at(end);
+        let assigns = rest.trim_start().starts_with('=') && !rest.trim_start().starts_with("==");
+        if assigns || ["++", "--", "+=", "-=", "*=", "/="].iter().any(|op| expression.contains(op)) {
+            let text = self.unknown(&format!("$(({expression}))"), true);
+            self.state.set(name, Some(Value::Text(text)));
+            self.status = None;
+        } else {
+            let text = self.expand_text(&format!("$(({expression}))"), true);
+            self.status = (!has_mark(&text)).then(|| text != "0");
+        }
+    }
+
+    /// What a script prints that runs in `$( )`.
+    pub(super) fn substitute(&mut self, script: &str, origin: &str) -> String {
+        if self.depth == MAX_DEPTH {
+            return self.unknown(origin, false);
+        }
+        let outer = self.output.replace(String::new());
+        let (line, lost) = (self.line, self.lost_status.take());
+        let file = self.file.clone();
+        self.in_subshell(|shell| shell.run_text(&file, script));
+        (self.line, self.lost_status) = (line, lost);
+        let printed = std::mem::replace(&mut self.output, outer).unwrap_or_default();
+        printed.trim_end_matches('\n').to_owned()
+    }
+
+    /// Records that the present command prints something unknown.
+    pub(super) fn print_unknown(&mut self, command: &str, one_word: bool) {
+        if self.output.is_some() {
+            let mark = self.unknown(&format!("$({command} …)"), one_word);
+            self.output.get_or_insert_default().push_str(&mark);
+        }
+    }
+}
+
+fn is_tee(command: &Command) -> bool {
+    let Kind::Simple { words, .. } = &command.kind else { return false };
+    words.first().is_some_and(|word| word.raw == "tee" || word.raw.ends_with("/tee"))
+}
+
+/// Whether a file is redirected to the command's output.
+pub(super) fn has_output_file(redirects: &[Redirect]) -> bool {
+    redirects.iter().any(|redirect| redirect.operator.contains('>'))
+}

@@ -1,0 +1,7 @@
+#!/bin/bash
+# verdict: can't tell
+# reasons: ScriptMissing
+
+cd /job/code;
+chmod +x scripts/train_start.sh;
+bash scripts/train_start.sh

@@ -1,0 +1,8 @@
+#!/bin/bash
+# verdict: can
+# reasons: 
+
+bash <<'EOF'
+cd /job/code/MindSpeed-LLM
+torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --use-distributed-optimizer --save /ckpt
+EOF

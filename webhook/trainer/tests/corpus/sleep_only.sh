@@ -1,0 +1,5 @@
+#!/bin/bash
+# verdict: can't tell
+# reasons: NoTrainer
+
+sleep 100000
