@@ -27,6 +27,8 @@ enum Command {
     Dcmi(cli::dcmi::Dcmi),
     Doctor(Box<cli::doctor::Doctor>),
     ClusterdConfig(cli::clusterd_config::ClusterdConfig),
+    ImageCheck(cli::image_check::ImageCheck),
+    ManagerPy(cli::manager_py::ManagerPy),
     Relay(Box<cli::relay::Relay>),
 }
 
@@ -50,6 +52,8 @@ fn main() -> ExitCode {
         Command::Dcmi(dcmi) => dcmi.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::ClusterdConfig(config) => config.run(),
+        Command::ImageCheck(check) => check.run(),
+        Command::ManagerPy(_) => cli::manager_py::ManagerPy::run(),
         Command::Relay(relay) => relay.run().map(|()| ExitCode::SUCCESS),
     };
     match result {

@@ -30,6 +30,7 @@ fn main() {
             libraries: vec!["/c/libmspti.so".to_owned(), "/t/libtaskd.so".to_owned()],
             launcher: Launcher::default(),
         }],
+        discovery: None,
     }];
 
     let sleepers: Vec<Child> = (0..PROCESSES).map(|_| sleeper()).collect();

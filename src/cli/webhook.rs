@@ -6,6 +6,7 @@ mod nodes;
 mod open_files;
 mod reset_config;
 mod rotation;
+mod sidecars;
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -132,7 +133,8 @@ impl Webhook {
         let reset_config_metrics =
             swansong_reset_config::Metrics::register(registry.sub_registry_with_prefix("reset_config"));
         let mut background = Background::default();
-        let config = self.config(&metrics, &mut background)?;
+        let (config, completion) = sidecars::complete(self.config(&metrics, &mut background)?);
+        background.start(completion);
         let (seen, ready_nodes) = watch::channel(ReadyNodes::default());
         let poller = ReadyNodePoller::new(config.clone(), seen, self.nodes_interval);
         background.start(poller.run());

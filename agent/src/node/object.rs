@@ -87,6 +87,21 @@ pub(crate) struct ContainerStatus {
     pub(crate) name: String,
     #[serde(rename = "containerID")]
     pub(crate) container_id: Option<String>,
+    pub(crate) state: Option<ContainerState>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ContainerState {
+    pub(crate) waiting: Option<ContainerReason>,
+    pub(crate) terminated: Option<ContainerReason>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ContainerReason {
+    pub(crate) reason: Option<String>,
+    pub(crate) message: Option<String>,
 }
 
 impl Resource for PodObject {

@@ -9,7 +9,8 @@ use swansong_api::annotations::{INJECT, is_opted_out};
 use swansong_api::env::{
     HIGH_AVAILABILITY, LOCAL_PROXY_ENABLE, MS_ENABLE_TFT, MS_TFT_IP, MS_TFT_PORT, POD_IP, TTP_ADDR, TTP_PORT,
 };
-use swansong_api::launcher_hook::VOLUME;
+use swansong_api::launcher_hook::{MODULE_FILE, PTH_FILE, VOLUME};
+use swansong_api::pod::HOOK_FOLDER;
 use swansong_api::strategy::Strategies;
 
 use super::verdict::{ObservedProcess, Role};
@@ -124,8 +125,11 @@ impl Launcher {
     pub(super) fn of(pod: &PodObject, container: &Container) -> Self {
         let mounts = container.volume_mounts.iter().flatten();
         let mut mounts = mounts.filter(|mount| mount.name == VOLUME);
-        let folder = mounts.next().and_then(|mount| mount.mount_path.rsplit_once('/'));
-        let hook = folder.filter(|_| pod.has_launcher_hook()).map(|(folder, _)| folder.to_owned());
+        let path = mounts.next().map(|mount| mount.mount_path.as_str());
+        let folder =
+            path.map(|path| path.strip_suffix(MODULE_FILE).or(path.strip_suffix(PTH_FILE)).unwrap_or(path));
+        let hook =
+            folder.filter(|_| pod.has_launcher_hook()).map(|folder| folder.trim_end_matches('/').to_owned());
         Self { hook, missing: missing(pod, container) }
     }
 
@@ -193,7 +197,11 @@ fn reason(folder: &str, pythons: &[(&str, &Python)]) -> HookReason {
 }
 
 /// Whether the program `name` reads other site directories than `folder`, such as `/usr/lib/python3.11/dist-packages`.
+/// Each interpreter reads a user site directory.
 fn is_other_interpreter(folder: &str, name: &str, python: &Python) -> bool {
+    if folder == HOOK_FOLDER {
+        return false;
+    }
     let version = folder.split('/').find(|component| component.starts_with("python3."));
     let is_other_version = version.is_some_and(|version| name.starts_with("python3.") && name != version);
     is_other_version || python.prefix.as_ref().is_some_and(|prefix| !folder.starts_with(prefix.as_str()))

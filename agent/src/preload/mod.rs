@@ -9,6 +9,7 @@
 //! ```
 
 mod debounce;
+mod discovery;
 mod launcher;
 mod pod;
 mod reason;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use self::debounce::Debouncer;
+pub use self::discovery::{Discovery, DiscoveryReason};
 pub use self::launcher::{HookReason, HookVerdict, Launcher, Python};
 pub use self::pod::{InjectedContainer, InjectedPod};
 pub use self::reason::PreloadReason;
@@ -53,6 +55,8 @@ pub struct PodVerdict {
     pub name: String,
     /// The verdicts on its injected containers.
     pub containers: Vec<ContainerVerdict>,
+    /// How the search for the libraries in its image ended; `None` if they aren't searched.
+    pub discovery: Option<Discovery>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -108,6 +112,7 @@ pub fn scan(
             namespace: pod.namespace.clone(),
             name: pod.name.clone(),
             containers: containers.collect(),
+            discovery: pod.discovery.clone(),
         }
     });
     Ok(verdicts.collect())

@@ -5,6 +5,7 @@ use swansong_api::env::LD_PRELOAD;
 use swansong_api::preload::{FILE_NAMES, entries, file_name};
 use swansong_api::record::{ContainerRecord, Record, RecordError};
 
+use super::discovery::Discovery;
 use super::launcher::Launcher;
 use crate::node::PodObject;
 
@@ -16,6 +17,7 @@ pub struct InjectedPod {
     pub name: String,
     /// The containers with preloaded libraries, or whose launcher is checked.
     pub containers: Vec<InjectedContainer>,
+    pub discovery: Option<Discovery>,
 }
 
 /// A container whose processes are inspected.
@@ -54,7 +56,8 @@ impl InjectedPod {
         let own = |text: &Option<String>| text.clone().unwrap_or_default();
         let (uid, namespace, name) =
             (own(&pod.metadata.uid), own(&pod.metadata.namespace), own(&pod.metadata.name));
-        Ok((!containers.is_empty()).then_some(Self { uid, namespace, name, containers }))
+        let discovery = Discovery::of(pod);
+        Ok((!containers.is_empty()).then_some(Self { uid, namespace, name, containers, discovery }))
     }
 }
 

@@ -9,7 +9,7 @@ use tracing::warn;
 use super::Context;
 use super::shared::Shared;
 use crate::node::{Change, PodObject, watch_pods};
-use crate::preload::InjectedPod;
+use crate::preload::{DiscoveryReason, InjectedPod};
 
 /// Keeps the lists of Pods.
 pub(super) async fn watch(context: Context, progress: Progress) -> Result<Infallible, TaskError> {
@@ -53,12 +53,15 @@ fn apply(shared: &Shared, change: Change<PodObject>) {
 
 /// The Pod, if its processes are to be inspected.
 fn injected(pod: &PodObject) -> Option<InjectedPod> {
-    if pod.has_ended() {
-        return None;
-    }
-    InjectedPod::of(pod).unwrap_or_else(|error| {
+    let failed_search = |pod: &InjectedPod| {
+        let reason = pod.discovery.as_ref().map(|discovery| discovery.reason);
+        reason == Some(DiscoveryReason::LibrariesNotSearched)
+    };
+    let injected = InjectedPod::of(pod).unwrap_or_else(|error| {
         let uid = pod.metadata.uid.as_deref();
         warn!(uid, %error, "a Pod's record can't be read, so its preload isn't checked");
         None
-    })
+    });
+    // A Pod whose image has no shell fails before anything else could be reported.
+    injected.filter(|injected| !pod.has_ended() || failed_search(injected))
 }

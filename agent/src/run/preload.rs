@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use std::sync::Arc;
 use swansong_faults::unix_millis;
+use swansong_api::pod::LIBRARIES;
 use swansong_runtime::events::{Event, EventSender, container_reference};
 use swansong_runtime::supervisor::{Progress, TaskError};
 use tokio::task::spawn_blocking;
@@ -14,7 +15,9 @@ use tokio::time::{Instant, sleep};
 use super::Context;
 use crate::host::Machine;
 use crate::pod_processes::PodProcesses;
-use crate::preload::{ContainerVerdict, Debouncer, HookVerdict, Outcome, PodVerdict, Verdict, scan};
+use crate::preload::{
+    ContainerVerdict, Debouncer, Discovery, DiscoveryReason, HookVerdict, Outcome, PodVerdict, Verdict, scan,
+};
 use crate::readiness::truncate;
 
 /// The annotation of Events with the verdict's reason.
@@ -60,6 +63,16 @@ pub(super) async fn run(context: Context, progress: Progress) -> Result<Infallib
 
 fn report(debouncer: &mut PodDebouncer, verdicts: &[PodVerdict], now: Duration, events: &EventSender) {
     for pod in verdicts {
+        if let Some(discovery) = &pod.discovery {
+            let report = search_report(discovery);
+            let key = (pod.uid.clone(), LIBRARIES.to_owned(), report.kind);
+            let observed = (report.event, report.reason.clone());
+            if debouncer.record(key, observed, report.is_good, now)
+                && let Some(reason) = report.event
+            {
+                events.send(event(pod, LIBRARIES, reason, report));
+            }
+        }
         for container in &pod.containers {
             for report in reports(container) {
                 let key = (pod.uid.clone(), container.name.clone(), report.kind);
@@ -74,7 +87,9 @@ fn report(debouncer: &mut PodDebouncer, verdicts: &[PodVerdict], now: Duration, 
     }
     debouncer.retain(|(uid, name, _)| {
         let pod = verdicts.iter().find(|pod| pod.uid == *uid);
-        pod.is_some_and(|pod| pod.containers.iter().any(|container| container.name == *name))
+        pod.is_some_and(|pod| {
+            name == LIBRARIES || pod.containers.iter().any(|container| container.name == *name)
+        })
     });
 }
 
@@ -86,6 +101,17 @@ struct ContainerReport {
     event: Option<&'static str>,
     reason: String,
     message: String,
+}
+
+fn search_report(discovery: &Discovery) -> ContainerReport {
+    let is_good = discovery.reason == DiscoveryReason::LibrariesFound;
+    ContainerReport {
+        kind: "discovery",
+        is_good,
+        event: (!is_good).then_some(discovery.reason.as_str()),
+        reason: discovery.reason.as_str().to_owned(),
+        message: discovery.message.clone(),
+    }
 }
 
 fn reports(container: &ContainerVerdict) -> Vec<ContainerReport> {

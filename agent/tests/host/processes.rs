@@ -31,6 +31,7 @@ fn pod(id: Option<&str>, libraries: &[&str]) -> InjectedPod {
         namespace: "n".to_owned(),
         name: "p".to_owned(),
         containers: vec![container],
+        discovery: None,
     }
 }
 

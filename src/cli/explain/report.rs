@@ -9,12 +9,22 @@ use swansong_inject::workload::WorkloadKind;
 
 use super::reset::Note;
 
-/// What admission can't add, in the terms of MindCluster's documentation.
-const REMINDERS: [&str; 4] = [
-    "image: install the TaskD and MindIO-TTP wheels; CANN brings libmspti.so",
-    "image: its own ENV LD_PRELOAD is hidden by the Pod's; write those libraries into the Pod's env, and they are joined",
-    "image, PyTorch: import taskd.python.adaptor.patch in torch's distributed/run.py, or set dump.launcherPatch",
-    "start script: when RANK is 0, start the TaskD Manager (manager.py) in the background before the training",
+/// What admission can't add, in the terms of MindCluster's documentation, each with the field of the action that does it
+/// on request.
+const REMINDERS: [(&str, &str); 4] = [
+    ("", "image: install the TaskD and MindIO-TTP wheels; CANN brings libmspti.so"),
+    (
+        "",
+        "image: its own ENV LD_PRELOAD is hidden by the Pod's; write those libraries into the Pod's env, and they are joined",
+    ),
+    (
+        "launcherPatch",
+        "image, PyTorch: import taskd.python.adaptor.patch in torch's distributed/run.py, or set dump.launcherPatch",
+    ),
+    (
+        "manager",
+        "start script: when RANK is 0, start the TaskD Manager (manager.py) in the background before the training",
+    ),
 ];
 
 /// The whole explanation.
@@ -59,7 +69,9 @@ pub(super) struct Entry {
 impl Report {
     pub(super) fn new(documents: Vec<Entry>) -> Self {
         let any = documents.iter().any(|entry| entry.injected);
-        Self { documents, reminders: if any { REMINDERS.to_vec() } else { Vec::new() } }
+        let is_open = |(field, _): &&(&str, &str)| any && !documents.iter().any(|entry| entry.does(field));
+        let reminders = REMINDERS.iter().filter(is_open).map(|(_, reminder)| *reminder).collect();
+        Self { documents, reminders }
     }
 
     pub(super) fn has_warnings(&self) -> bool {
@@ -68,6 +80,18 @@ impl Report {
 }
 
 impl Entry {
+    /// Whether an action on the field does something, at once or on each Pod.
+    fn does(&self, field: &str) -> bool {
+        let templates = self.templates.iter();
+        let mut actions = templates.flat_map(|template| {
+            template.containers.iter().flat_map(|container| &container.actions).chain(&template.actions)
+        });
+        actions.any(|action| {
+            action.field == field
+                && (action.action != ActionKind::Skipped || action.reason == Reason::AddedToPods)
+        })
+    }
+
     pub(super) fn new(
         file: &str,
         document: usize,

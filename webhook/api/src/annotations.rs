@@ -21,12 +21,30 @@ pub const FAST_DUMP: &str = "swansong.dev/fast-dump";
 /// `"false"` excludes a job from the launcher hook; `"true"` includes one for which other strategies than `dump` act too.
 pub const PROTECT_DUMP: &str = "swansong.dev/protect-dump";
 
+/// `discover` has an init container find the libraries in the image; `configured` takes the configured paths.
+pub const LIBRARIES: &str = "swansong.dev/libraries";
+/// `sidecar` runs the TaskD Manager as a sidecar of rank 0's Pod; `none` leaves it to the start script.
+pub const MANAGER: &str = "swansong.dev/manager";
+/// `configMap` or `hostPath`: how reset.json gets into the training container; `none` leaves it out.
+pub const RESET_CONFIG: &str = "swansong.dev/reset-config";
+
 /// `first` or `last`: the position of Swansong's libraries in `LD_PRELOAD`.
 pub const PRELOAD_ORDER: &str = "swansong.dev/preload-order";
 
 /// Swansong's options, in the order in which they are copied from a job to its pod templates.
-pub const OPTIONS: [&str; 8] =
-    [INJECT, CONTAINERS, SKIP_PRELOAD, PRELOAD_ORDER, LIBTASKD, LIBMSPTI, PROTECT_DUMP, FAST_DUMP];
+pub const OPTIONS: [&str; 11] = [
+    INJECT,
+    CONTAINERS,
+    SKIP_PRELOAD,
+    PRELOAD_ORDER,
+    LIBRARIES,
+    LIBTASKD,
+    LIBMSPTI,
+    PROTECT_DUMP,
+    FAST_DUMP,
+    MANAGER,
+    RESET_CONFIG,
+];
 
 /// Written by the kubelet on mirror Pods of static Pods, whose processes a change of the mirror Pod doesn't affect.
 pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";

@@ -19,6 +19,8 @@ pub const REPLICA_TYPE: &str = "replica-type";
 pub const KUBEFLOW_REPLICA_TYPE: &str = "training.kubeflow.org/replica-type";
 /// `master` on the Pod of rank 0.
 pub const KUBEFLOW_JOB_ROLE: &str = "training.kubeflow.org/job-role";
+/// Name of the job of an AscendJob's Pod.
+pub const KUBEFLOW_JOB_NAME: &str = "training.kubeflow.org/job-name";
 /// Labels with the index of a Pod in its job, of which the Pod with index 0 has rank 0.
 pub const POD_INDICES: [&str; 4] = [
     "jobset.sigs.k8s.io/job-global-index",

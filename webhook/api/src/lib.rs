@@ -7,6 +7,7 @@ pub mod labels;
 pub mod launcher_hook;
 pub mod node;
 pub mod pod_status;
+pub mod pod;
 pub mod ports;
 pub mod preload;
 pub mod record;

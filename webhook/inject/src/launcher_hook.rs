@@ -1,7 +1,9 @@
 //! Mounts the launcher hook into training containers.
 //!
 //! The Pod carries the hook in two annotations, which a downward API volume makes files. Each is mounted by itself into the
-//! directory that TaskD is installed in, because Python reads `.pth` files only there.
+//! directory that TaskD is installed in, because Python reads `.pth` files only in site directories. Where the libraries are
+//! discovered, that directory isn't known at admission: the init container then makes a user site directory with links to
+//! the files, which `PYTHONUSERBASE` names.
 
 use std::sync::LazyLock;
 
@@ -11,13 +13,13 @@ use swansong_api::annotations::{
 };
 use swansong_api::env::SAVE_LIMIT;
 use swansong_api::launcher_hook::{MODULE_FILE, PTH_FILE, VOLUME, site_directory};
+use swansong_api::pod::{HOOK_FOLDER, LIBRARIES_FOLDER, LIBTASKD as LINK, PYTHON_USER_BASE};
 use swansong_api::record::{ContainerRecord, Record, summary};
 
+use crate::additions::{PodAdditions, hides};
 use crate::context::{ContainerContext, PodContext};
 use crate::metadata::{MAX_ANNOTATIONS, MetadataChanges, PreparedText};
-use crate::operation::Operation;
 use crate::options::Options;
-use crate::original::append;
 use crate::policy::{DEFAULT_SAVE_LIMIT, DumpPolicy, DumpStrategy, SAVE_LIMITS};
 use crate::reason::Reason;
 use crate::report::Action;
@@ -41,9 +43,6 @@ static PREPARED_MODULE: LazyLock<PreparedText> = LazyLock::new(|| PreparedText::
 /// Name of the field in reports.
 const FIELD: &str = "launcherHook";
 
-/// The field of a container's mounts.
-pub(crate) const MOUNTS: &str = "volumeMounts";
-
 /// The files of the volume, with the annotations that they are made of.
 const FILES: [(&str, &str); 2] = [(MODULE_FILE, LAUNCHER_HOOK_MODULE), (PTH_FILE, LAUNCHER_HOOK_PTH)];
 
@@ -55,6 +54,24 @@ const MOST_TEMPLATES: usize = 32;
 
 /// Room in the annotations for the hook and the record.
 const ROOM: usize = 16 << 10;
+
+/// Where a container has the hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Placement<'d> {
+    /// It has it already.
+    Present,
+    /// It is mounted into this directory.
+    Directory(&'d str),
+    /// The container gets none.
+    Refused(Reason),
+}
+
+impl Placement<'_> {
+    /// Whether the container needs `PYTHONUSERBASE` for it.
+    pub(crate) fn needs_user_base(self) -> bool {
+        self == Self::Directory(HOOK_FOLDER)
+    }
+}
 
 /// The hook of one template.
 pub(crate) struct LauncherHook<'t> {
@@ -109,36 +126,54 @@ impl<'t> LauncherHook<'t> {
         }
     }
 
-    /// Mounts the hook into the container at `path`, whose library of TaskD is at `libtaskd`.
+    /// Decides where a container whose library of TaskD is at `libtaskd` gets the hook.
+    pub(crate) fn place<'d>(&self, container: &Container<'_>, libtaskd: &'d str) -> Placement<'d> {
+        if self.has_volume && mounts_volume(container) {
+            return Placement::Present;
+        }
+        match self.directory(container, libtaskd) {
+            Ok(directory) => Placement::Directory(directory),
+            Err(reason) => Placement::Refused(reason),
+        }
+    }
+
+    /// The mounts of the hook for a container, which the caller adds.
     pub(crate) fn mount(
         &mut self,
         context: &mut ContainerContext<'_>,
         container: &Container<'_>,
-        path: &str,
+        placement: Placement<'_>,
         libtaskd: &str,
         record: &mut ContainerRecord,
-    ) {
-        if self.has_volume && mounts_volume(container) {
-            context.record_action(Action::kept(FIELD, None, Reason::AlreadyPresent));
-        } else {
-            match self.directory(container, libtaskd) {
-                Ok(directory) => {
-                    context.record_action(Action::added(FIELD, directory));
-                    record.launcher_hook = Some(directory.to_owned());
-                    let mounts = FILES.map(|(file, _)| mount(directory, file));
-                    let created = (&mut record.absent, &mut record.null);
-                    append(context.operations, path, MOUNTS, &container.volume_mounts, &mounts, created);
+    ) -> Vec<Value> {
+        let mounts = match placement {
+            Placement::Present => {
+                context.record_action(Action::kept(FIELD, None, Reason::AlreadyPresent));
+                Vec::new()
+            }
+            Placement::Directory(directory) => {
+                context.record_action(Action::added(FIELD, directory));
+                record.launcher_hook = Some(directory.to_owned());
+                if self.policy.launcher_patch {
+                    let action = Action::added("launcherPatch", "taskd.python.adaptor.patch");
+                    context.record_action(Action { reason: Reason::LauncherPatched, ..action });
                 }
-                Err(reason) => {
-                    context.record_action(Action::skipped(FIELD, reason));
-                    warn_refused(context, reason, libtaskd);
-                    self.missing = Some(reason);
-                    return;
+                if directory == HOOK_FOLDER {
+                    vec![json!({"name": VOLUME, "mountPath": HOOK_FOLDER, "readOnly": true})]
+                } else {
+                    FILES.map(|(file, _)| mount(directory, file)).to_vec()
                 }
             }
-        }
+            Placement::Refused(reason) => {
+                context.record_action(Action::skipped(FIELD, reason));
+                warn_refused(context, reason, libtaskd);
+                self.missing = Some(reason);
+                return Vec::new();
+            }
+        };
         self.is_mounted = true;
         self.longest_save = self.longest_save.max(self.save_limit(container));
+        mounts
     }
 
     /// The directory for the hook, or why the container doesn't get it.
@@ -146,15 +181,26 @@ impl<'t> LauncherHook<'t> {
         if let Some(reason) = self.refused {
             return Err(reason);
         }
-        let directory = site_directory(libtaskd).ok_or(Reason::SiteDirectoryUnknown)?;
         let mut paths = container.volume_mounts.items().iter().map(|mount| mount.mount_path.text());
-        if paths.any(|path| hides(path, directory)) {
+        if libtaskd == LINK {
+            let base = container.last_env(PYTHON_USER_BASE);
+            if base.is_some_and(|(_, entry)| entry.value.text() != LIBRARIES_FOLDER) {
+                return Err(Reason::PythonUserBaseTaken);
+            }
+            if paths.any(|path| hides(path, HOOK_FOLDER)) {
+                return Err(Reason::SiteDirectoryMounted);
+            }
+            return Ok(HOOK_FOLDER);
+        }
+        let directory = site_directory(libtaskd).ok_or(Reason::SiteDirectoryUnknown)?;
+        if paths.any(|path| hides(path, directory) || is_file_in(directory, path.trim_end_matches('/'))) {
             return Err(Reason::SiteDirectoryMounted);
         }
         Ok(directory)
     }
 
-    fn save_limit(&self, container: &Container<'_>) -> u16 {
+    /// The longest time that a save of the container may take, in seconds.
+    pub(crate) fn save_limit(&self, container: &Container<'_>) -> u16 {
         match container.last_env(SAVE_LIMIT) {
             None => self.policy.save_limit(self.dump).unwrap_or(DEFAULT_SAVE_LIMIT),
             Some((_, entry)) => match entry.value.text().parse() {
@@ -164,23 +210,18 @@ impl<'t> LauncherHook<'t> {
         }
     }
 
-    /// Adds what the mounts refer to: the volume to the template at `path`, and the annotations.
+    /// Adds what the mounts refer to: the volume and the annotations.
     pub(crate) fn emit(
         &self,
-        path: &str,
         own: Option<&Metadata<'_>>,
-        spec: &PodSpec<'_>,
         changes: &mut MetadataChanges,
-        record: &mut Record,
-        operations: &mut Vec<Operation>,
+        additions: &mut PodAdditions,
     ) {
         if !self.is_mounted {
             return;
         }
         if !self.has_volume {
-            record.volumes.push(VOLUME.to_owned());
-            let created = (&mut record.absent, &mut record.null);
-            append(operations, &format!("{path}/spec"), "volumes", &spec.volumes, &[volume()], created);
+            additions.volumes.push((VOLUME, volume()));
         }
         let missing = |key| own.is_none_or(|own| own.annotation(key).is_none());
         if missing(LAUNCHER_HOOK_MODULE) {
@@ -246,7 +287,7 @@ impl<'t> LauncherHook<'t> {
 }
 
 fn mounts_volume(container: &Container<'_>) -> bool {
-    container.volume_mounts.items().iter().any(|mount| mount.name.text() == VOLUME)
+    container.mounts(VOLUME)
 }
 
 fn warn_refused(context: &mut ContainerContext<'_>, reason: Reason, libtaskd: &str) {
@@ -255,25 +296,26 @@ fn warn_refused(context: &mut ContainerContext<'_>, reason: Reason, libtaskd: &s
             "the path {libtaskd:?} doesn't show where the taskd package is; set {LIBTASKD} to its path in the image"
         ),
         Reason::SiteDirectoryMounted => {
-            format!("a volume of yours is mounted over {:?}", site_directory(libtaskd).unwrap_or_default())
+            format!("a volume of yours is mounted over {:?}", site_directory(libtaskd).unwrap_or(HOOK_FOLDER))
         }
+        Reason::PythonUserBaseTaken => format!(
+            "env {PYTHON_USER_BASE} is yours; remove it, or set {LIBTASKD} to the path of libtaskd.so in the image"
+        ),
         Reason::LauncherHookVolumeTaken => format!("the Pod has another volume called {VOLUME}; rename it"),
         _ => return,
     };
     context.warn(reason, &format!("no launcher hook, so a fault on this node may lose the dump: {why}"));
 }
 
-/// Whether `path` is the one of a file of the hook in `directory`.
-pub(crate) fn is_file_in(directory: &str, path: &str) -> bool {
-    let file = path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/'));
-    FILES.iter().any(|(name, _)| file == Some(*name))
+/// Whether `path` is one at which the hook is mounted for the recorded `directory`.
+pub(crate) fn is_mounted_at(directory: &str, path: &str) -> bool {
+    (directory == HOOK_FOLDER && path == HOOK_FOLDER) || is_file_in(directory, path)
 }
 
-/// Whether a mount at `path` has the directory, or one of our files in it.
-fn hides(path: &str, directory: &str) -> bool {
-    let path = path.trim_end_matches('/');
-    let below = directory.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    below || is_file_in(directory, path)
+/// Whether `path` is the one of a file of the hook in `directory`.
+fn is_file_in(directory: &str, path: &str) -> bool {
+    let file = path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/'));
+    FILES.iter().any(|(name, _)| file == Some(*name))
 }
 
 fn mount(directory: &str, file: &str) -> Value {
@@ -319,7 +361,8 @@ mod tests {
             ("/usr/lib/python", false),
             ("/data", false),
         ] {
-            assert_eq!(hides(path, "/usr/lib/python3/dist-packages"), expected, "{path}");
+            let directory = "/usr/lib/python3/dist-packages";
+            assert_eq!(hides(path, directory) || is_file_in(directory, path), expected, "{path}");
         }
     }
 }

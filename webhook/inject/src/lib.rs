@@ -4,13 +4,16 @@
 //! ([`options`], [`select`], [`node_readiness`]) and per container (`env`, `ports`, [`preload`], [`launcher_hook`]), and records its changes
 //! ([`swansong_api::record`]) for an exact undo ([`undo::uninject`]). Injecting its own output yields no operations.
 
+mod additions;
 mod budget;
 mod container;
 mod context;
+pub mod discovery;
 mod env;
 mod hazards;
 mod kind;
 pub mod launcher_hook;
+pub mod manager;
 mod metadata;
 pub mod node_readiness;
 pub mod operation;
@@ -21,7 +24,10 @@ mod ports;
 pub mod preload;
 pub mod reason;
 pub mod report;
+mod reset_config;
 pub mod select;
+mod source;
+mod spec;
 mod spelling;
 mod strategies;
 mod template;
@@ -36,6 +42,7 @@ use self::operation::Operation;
 use self::policy::Policy;
 use self::reason::Reason;
 use self::report::{Outcome, Warning};
+use self::source::Source;
 use self::template::TemplateInjection;
 use self::view::{Metadata, Object, ShapeError};
 use self::workload::WorkloadKind;
@@ -58,8 +65,9 @@ use self::workload::WorkloadKind;
 /// When a field that a decision needs has the wrong type. The caller then doesn't change the object.
 pub fn inject(kind: WorkloadKind, json: &str, policy: &Policy) -> Result<Outcome, ShapeError> {
     let object = Object::parse(kind, json)?;
+    let policy = policy.for_namespace(object.metadata().present().map_or("", |own| own.namespace.text()));
     let job = if kind == WorkloadKind::Pod { None } else { object.metadata().present() };
-    let mut outcome = inject_object(kind, &object, json.len(), job, policy);
+    let mut outcome = inject_object(kind, &object, json, job, policy);
     (outcome.notes, outcome.warnings) =
         std::mem::take(&mut outcome.warnings).into_iter().partition(|message| message.reason.is_note());
     Ok(outcome)
@@ -68,7 +76,7 @@ pub fn inject(kind: WorkloadKind, json: &str, policy: &Policy) -> Result<Outcome
 fn inject_object(
     kind: WorkloadKind,
     object: &Object<'_>,
-    length: usize,
+    json: &str,
     job: Option<&Metadata<'_>>,
     policy: &Policy,
 ) -> Outcome {
@@ -97,9 +105,10 @@ fn inject_object(
         outcome.skip = Some(reason);
         return outcome;
     }
+    let source = Source::new(json);
     for (located, request) in templates.iter().zip(&request.templates) {
         let count = templates.len();
-        let template = TemplateInjection { kind, located, job, policy, count };
+        let template = TemplateInjection { kind, located, job, policy, count, source: &source };
         let report = template.run(*request, &mut outcome, &mut budget);
         outcome.templates.push(report);
         budget.count(&outcome.operations, &outcome.warnings);
@@ -118,7 +127,7 @@ fn inject_object(
     if outcome.skip.is_none() {
         hazards::warn(kind, object, &templates, &mut outcome);
     }
-    if stored_length(kind, length, &outcome.operations) > MAX_OBJECT {
+    if stored_length(kind, json.len(), &outcome.operations) > MAX_OBJECT {
         return left_unchanged(Reason::ObjectTooLarge);
     }
     outcome

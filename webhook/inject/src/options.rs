@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use swansong_api::annotations::{
-    CONTAINERS, FAST_DUMP, INJECT, LIBMSPTI, LIBTASKD, PRELOAD_ORDER, PROTECT_DUMP, SKIP_PRELOAD,
-    is_opted_out,
+    CONTAINERS, FAST_DUMP, INJECT, LIBMSPTI, LIBRARIES, LIBTASKD, MANAGER, PRELOAD_ORDER, PROTECT_DUMP,
+    RESET_CONFIG, SKIP_PRELOAD, is_opted_out,
 };
 
 use super::report::Warning;
 use super::view::Metadata;
-use crate::policy::{PreloadOrder, preload_path_fault};
+use crate::policy::{PreloadOrder, ResetConfigMount, preload_path_fault};
 use crate::reason::Reason;
 
 /// The options in force for one template: its own, else its job's.
@@ -29,6 +29,12 @@ pub struct Options<'a> {
     pub libmspti: Option<&'a str>,
     /// Whether an annotation enables or disables the launcher hook.
     pub protect_dump: Option<bool>,
+    /// Whether an annotation has the libraries discovered or not.
+    pub discover: Option<bool>,
+    /// Whether an annotation asks for the TaskD Manager as a sidecar or not.
+    pub manager_sidecar: Option<bool>,
+    /// How reset.json is mounted by an annotation, or that it isn't.
+    pub reset_config: Option<Option<ResetConfigMount>>,
     /// Whether the rank of a lost device is ended at once.
     pub fast_dump: bool,
 }
@@ -50,25 +56,24 @@ impl<'a> Options<'a> {
         if !opted_out && !affirmative.iter().any(|value| inject.eq_ignore_ascii_case(value)) {
             warnings.push(invalid(INJECT, inject, "write \"false\" to exclude the pod"));
         }
-        let preload_order = match value(PRELOAD_ORDER).map(str::trim) {
-            Some("first") => Some(PreloadOrder::First),
-            Some("last") => Some(PreloadOrder::Last),
-            Some(other) => {
-                warnings.push(invalid(PRELOAD_ORDER, other, "write \"first\" or \"last\""));
-                None
-            }
-            None => None,
-        };
-        let mut flag = |key| match value(key).map(str::trim) {
-            Some("true") => Some(true),
-            Some("false") => Some(false),
-            Some("") | None => None,
-            Some(other) => {
-                warnings.push(invalid(key, other, "write \"true\" or \"false\""));
-                None
-            }
-        };
+        let preload_order = one_of(
+            PRELOAD_ORDER,
+            value(PRELOAD_ORDER),
+            &[("first", PreloadOrder::First), ("last", PreloadOrder::Last)],
+            warnings,
+        );
+        let mut flag = |key| one_of(key, value(key), &[("true", true), ("false", false)], warnings);
         let (protect_dump, fast_dump) = (flag(PROTECT_DUMP), flag(FAST_DUMP) == Some(true));
+        let discover = [("discover", true), ("configured", false)];
+        let discover = one_of(LIBRARIES, value(LIBRARIES), &discover, warnings);
+        let manager_sidecar =
+            one_of(MANAGER, value(MANAGER), &[("sidecar", true), ("none", false)], warnings);
+        let reset_config = [
+            ("configMap", Some(ResetConfigMount::ConfigMap)),
+            ("hostPath", Some(ResetConfigMount::HostPath)),
+            ("none", None),
+        ];
+        let reset_config = one_of(RESET_CONFIG, value(RESET_CONFIG), &reset_config, warnings);
         let containers = value(CONTAINERS).map(list);
         if containers.as_ref().is_some_and(HashSet::is_empty) {
             warnings.push(invalid(CONTAINERS, "", "name the containers, separated by commas, or remove it"));
@@ -88,6 +93,9 @@ impl<'a> Options<'a> {
             preload_order,
             protect_dump,
             fast_dump,
+            discover,
+            manager_sidecar,
+            reset_config,
             libtaskd: path(LIBTASKD),
             libmspti: path(LIBMSPTI),
             containers: containers.filter(|names| !names.is_empty()),
@@ -99,6 +107,22 @@ impl<'a> Options<'a> {
     pub fn skips_preload(&self, container: &str) -> bool {
         self.skip_preload.contains("*") || self.skip_preload.contains(container)
     }
+}
+
+/// The meaning of a value among `values`; a different one causes a warning.
+fn one_of<T: Copy>(
+    key: &str,
+    value: Option<&str>,
+    values: &[(&str, T)],
+    warnings: &mut Vec<Warning>,
+) -> Option<T> {
+    let value = value.map(str::trim).filter(|value| !value.is_empty())?;
+    let known = values.iter().find(|(name, _)| *name == value);
+    if known.is_none() {
+        let names: Vec<String> = values.iter().map(|(name, _)| format!("{name:?}")).collect();
+        warnings.push(invalid(key, value, &format!("write {}", names.join(" or "))));
+    }
+    known.map(|(_, meaning)| *meaning)
 }
 
 /// The names in a list, as a set because a hostile annotation may have 256 KiB of them.

@@ -16,6 +16,8 @@ pub struct Policy {
     pub triggers: Vec<String>,
     /// The libraries to preload unless a rule or an annotation names others.
     pub libraries: Libraries,
+    /// Whether an init container finds the libraries, unless a rule or an annotation says otherwise.
+    pub discover_libraries: bool,
     /// Library paths by image; the first rule whose pattern matches the container's image wins.
     pub image_rules: Vec<ImageRule>,
     /// Order of our libraries and the user's own in `LD_PRELOAD`.
@@ -34,6 +36,63 @@ pub struct Policy {
     pub node_readiness: NodeReadiness,
     /// What protects a dump while it is saved.
     pub dump: DumpPolicy,
+    /// The TaskD Manager of rank 0's Pods.
+    pub manager: ManagerPolicy,
+    /// How reset.json gets into training containers, if at all.
+    pub reset_config: Option<ResetConfigMount>,
+    /// What applies instead in some namespaces.
+    pub zero_touch: Option<ZeroTouch>,
+}
+
+/// The settings for namespaces in which image and start script need no changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZeroTouch {
+    /// Patterns of names.
+    pub namespaces: Vec<String>,
+    pub policy: Box<Policy>,
+}
+
+/// The TaskD Manager of rank 0's Pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManagerPolicy {
+    /// Whether it runs as a sidecar, unless an annotation says otherwise.
+    pub sidecar: bool,
+    /// Limit of the sidecar's processor time, as a quantity. An idle Manager uses 1.3 to 1.7 cores if it gets them.
+    pub cpu: String,
+    /// Limit of the sidecar's memory, as a quantity.
+    pub memory: String,
+    /// Whether the cluster has native sidecars.
+    pub native_sidecars: NativeSidecars,
+}
+
+/// Whether the cluster has native sidecars, which Kubernetes 1.29 enables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NativeSidecars {
+    #[default]
+    Supported,
+    /// An older API server would make the sidecar an ordinary init container, which never ends.
+    Unsupported,
+    Unknown,
+}
+
+/// Where the reset.json of a training container comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResetConfigMount {
+    /// The ConfigMap of the job, which the kubelet updates within about a minute.
+    ConfigMap,
+    /// The device plugin's copy on the node, updated at once; a hostPath volume.
+    HostPath,
+}
+
+impl Default for ManagerPolicy {
+    fn default() -> Self {
+        Self {
+            sidecar: false,
+            cpu: "1".to_owned(),
+            memory: "4Gi".to_owned(),
+            native_sidecars: NativeSidecars::default(),
+        }
+    }
 }
 
 /// What protects a dump while it is saved.
@@ -109,6 +168,8 @@ pub struct ImageRule {
     pub libmspti: Option<String>,
     /// Replaces [`Libraries::libtaskd`] when set.
     pub libtaskd: Option<String>,
+    /// Replaces [`Policy::discover_libraries`] when set.
+    pub discover: Option<bool>,
 }
 
 /// A container port and its name.
@@ -167,6 +228,7 @@ impl Default for Policy {
         Self {
             triggers: vec!["dump".to_owned()],
             libraries: Libraries { libmspti: LIBMSPTI.to_owned(), libtaskd: LIBTASKD.to_owned() },
+            discover_libraries: false,
             image_rules: Vec::new(),
             preload_order: PreloadOrder::default(),
             // Sanitizers refuse to start unless they are first, and libgomp on arm64 needs static TLS.
@@ -179,7 +241,31 @@ impl Default for Policy {
             extra_env: Vec::new(),
             node_readiness: NodeReadiness::default(),
             dump: DumpPolicy::default(),
+            manager: ManagerPolicy::default(),
+            reset_config: None,
+            zero_touch: None,
         }
+    }
+}
+
+impl Policy {
+    /// The settings for objects of a namespace.
+    pub fn for_namespace(&self, namespace: &str) -> &Self {
+        let zero_touch = self.zero_touch.as_ref().filter(|zero_touch| {
+            let mut patterns = zero_touch.namespaces.iter();
+            patterns.any(|pattern| wildcard(pattern.as_bytes(), namespace.as_bytes()))
+        });
+        zero_touch.map_or(self, |zero_touch| &zero_touch.policy)
+    }
+
+    /// The same settings for a cluster with or without native sidecars.
+    #[must_use]
+    pub fn with_native_sidecars(mut self, native_sidecars: NativeSidecars) -> Self {
+        self.manager.native_sidecars = native_sidecars;
+        if let Some(zero_touch) = &mut self.zero_touch {
+            zero_touch.policy.manager.native_sidecars = native_sidecars;
+        }
+        self
     }
 }
 
@@ -253,7 +339,8 @@ mod tests {
             ("a*b*c", "aXbYbZc", true),
             ("a*b*c", "aXbYbZ", false),
         ] {
-            let rule = ImageRule { pattern: pattern.to_owned(), libmspti: None, libtaskd: None };
+            let rule =
+                ImageRule { pattern: pattern.to_owned(), libmspti: None, libtaskd: None, discover: None };
             assert_eq!(rule.matches(image), expected, "{pattern} on {image}");
         }
     }

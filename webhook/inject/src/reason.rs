@@ -137,6 +137,46 @@ pub enum Reason {
         message = "Mount the volume elsewhere, or put the two files of the hook into it (docs/how-it-works.md)."
     )]
     SiteDirectoryMounted,
+    /// The libraries are discovered, and `PYTHONUSERBASE`, by which the launcher hook would be loaded, has a value of the user.
+    #[strum(message = "Remove the variable, or set `swansong.dev/libtaskd` to the path in the image.")]
+    PythonUserBaseTaken,
+    /// The launcher hook imports TaskD's patch of torch's launcher (`dump.launcherPatch: false` leaves it out).
+    #[strum(message = "Nothing; an image whose launcher imports it already isn't patched twice.")]
+    LauncherPatched,
+    /// An init container with the image finds the libraries at the start of the Pod (`swansong.dev/libraries: configured` leaves it out).
+    #[strum(message = "Nothing; the image needs `/bin/sh`.")]
+    LibrariesDiscovered,
+    /// The pod has a volume or container with the name of the ones that discover the libraries.
+    #[strum(message = "Rename your volume or container.")]
+    LibrariesNameTaken,
+    /// A volume of the user hides the folder with the links to discovered libraries.
+    #[strum(message = "Mount the volume elsewhere than over `/opt/swansong`.")]
+    LibrariesFolderMounted,
+    /// The libraries are discovered in the image of another container of the pod.
+    #[strum(message = "Set `swansong.dev/libtaskd` and `swansong.dev/libmspti`, or use one image.")]
+    LibrariesOfSeveralImages,
+    /// The TaskD Manager runs as a sidecar of rank 0's Pod (`swansong.dev/manager: none` leaves it out).
+    #[strum(
+        message = "Nothing; a Manager in the start script waits or ends. A Pod whose first process ignores SIGTERM takes the whole grace period to be deleted."
+    )]
+    ManagerSidecar,
+    /// The pod has a container with the name of the TaskD Manager's sidecar.
+    #[strum(message = "Rename your container.")]
+    ManagerNameTaken,
+    /// The pod doesn't show whether it has rank 0, beside which the TaskD Manager runs.
+    #[strum(message = "Set `RANK`, or start the Manager in the start script (`swansong manager-py`).")]
+    ManagerRankUnknown,
+    /// Kubernetes before 1.29 would make a sidecar an init container that never ends, so it isn't added.
+    #[strum(
+        message = "Start the Manager in the start script (`swansong manager-py`). If the version is unknown, the webhook's log says why."
+    )]
+    NativeSidecarsMissing,
+    /// The job's reset.json is mounted where TaskD reads it (`swansong.dev/reset-config: none` leaves it out).
+    #[strum(message = "Nothing.")]
+    ResetConfigMounted,
+    /// The pod doesn't show the name of its job, so its reset.json can't be mounted.
+    #[strum(message = "Nothing for Pods without a job; otherwise mount it yourself.")]
+    JobNameUnknown,
     /// A fault on the node of rank 0 loses the dump, because nothing delays the end of the Manager and the ranks there.
     #[strum(
         message = "Enable the launcher hook as the warning says, or set `swansong.dev/protect-dump: \"false\"` to accept it."

@@ -22,6 +22,13 @@ pub struct Chosen<'o, 'a> {
     pub container: &'o Container<'a>,
 }
 
+impl Chosen<'_, '_> {
+    /// JSON pointer of the container in the template at `template`.
+    pub fn path(&self, template: &str) -> String {
+        format!("{template}/spec/{}/{}", self.list, self.index)
+    }
+}
+
 /// Chooses the containers that the annotation names; else the one called `ascend`; else those that request NPUs; else
 /// the only one, unless `lacks_npus`: then only other templates of the job request NPUs. Ordinary init containers are never chosen, native sidecars only by name.
 pub fn choose<'o, 'a>(

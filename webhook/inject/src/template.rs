@@ -1,23 +1,20 @@
 //! Injects one pod template.
 
 use swansong_api::annotations::{JOB_COMPLETION_INDEX, OPTIONS, RECOVER_STRATEGY};
-use swansong_api::record::{ContainerRecord, Record};
+use swansong_api::record::Record;
 use swansong_api::strategy::Strategies;
 use swansong_api::{env as names, labels};
 
 use crate::budget::Budget;
-use crate::container::ContainerInjection;
 use crate::context::{PodContext, Rank};
-use crate::launcher_hook::LauncherHook;
 use crate::metadata::MetadataChanges;
-use crate::node_readiness;
-use crate::operation::Operation;
 use crate::options::Options;
 use crate::policy::{DumpStrategy, Policy};
-use crate::ports::Network;
 use crate::reason::Reason;
 use crate::report::{Action, Outcome, TemplateReport, Warning};
 use crate::select::choose;
+use crate::source::Source;
+use crate::spec::SpecInjection;
 use crate::strategies::TemplateRequest;
 use crate::view::{Metadata, PodSpec, Slot, Template};
 use crate::workload::{self, LocatedTemplate, WorkloadKind};
@@ -29,6 +26,7 @@ pub(super) struct TemplateInjection<'t, 'o, 'a, 'p> {
     pub(super) policy: &'p Policy,
     /// Number of templates of the object.
     pub(super) count: usize,
+    pub(super) source: &'t Source<'t>,
 }
 
 impl TemplateInjection<'_, '_, '_, '_> {
@@ -38,7 +36,7 @@ impl TemplateInjection<'_, '_, '_, '_> {
         outcome: &mut Outcome,
         budget: &mut Budget,
     ) -> TemplateReport {
-        let LocatedTemplate { path, template, pods, lacks_npus, .. } = self.located;
+        let LocatedTemplate { path, template, lacks_npus, .. } = self.located;
         let rank = self.located.rank_zero.map_or_else(|| pod_rank(template), of_template);
         let rank_zero = rank == Rank::Zero;
         let mut report = TemplateReport {
@@ -75,35 +73,21 @@ impl TemplateInjection<'_, '_, '_, '_> {
             }
             Some(spec) => {
                 let chosen = choose(spec, &options, *lacks_npus, warnings);
-                let pod = self.context(rank, request.dump);
-                let policy = &self.policy.dump;
-                let mut hook = LauncherHook::new(policy, pod, &options, own, spec, self.count);
-                let mut network = Network::of(spec, rank_zero, *pods);
-                for chosen in &chosen {
-                    let injection = ContainerInjection {
-                        policy: self.policy,
-                        pod,
-                        options: &options,
-                        chosen: *chosen,
-                        template: (path, &self.prefix()),
-                    };
-                    let (container, container_record) =
-                        injection.run(&mut hook, &mut network, operations, warnings);
-                    if container_record != ContainerRecord::default() {
-                        record.containers.insert(container.name.clone(), container_record);
-                    }
-                    report.containers.push(container);
-                    budget.count(operations, warnings);
-                    if budget.is_spent() {
-                        break;
-                    }
-                }
                 if !chosen.is_empty() {
-                    self.request_ready_nodes(spec, &mut record, &mut report.actions, operations, warnings);
-                    hook.emit(path, own, spec, &mut changes, &mut record, operations);
-                    report.actions.extend(self.report_hook(&hook, own, warnings));
-                    let advice = hook.warnings(&options, rank != Rank::Other).into_iter();
-                    warnings.extend(advice.map(|(reason, message)| self.warning(reason, &message)));
+                    let mut injection = SpecInjection {
+                        template: self,
+                        rank,
+                        pod: self.context(rank, request.dump),
+                        options: &options,
+                        spec,
+                        changes: &mut changes,
+                        record: &mut record,
+                        report: &mut report,
+                        operations,
+                        warnings,
+                        budget,
+                    };
+                    injection.run(&chosen);
                 }
                 if chosen.is_empty() && *lacks_npus && options.containers.is_none() {
                     warnings.push(Warning {
@@ -128,46 +112,6 @@ impl TemplateInjection<'_, '_, '_, '_> {
         report
     }
 
-    fn warning(&self, reason: Reason, message: &str) -> Warning {
-        Warning { reason, message: format!("{}{message}", self.prefix()) }
-    }
-
-    /// Reports annotations of the launcher hook that have values of the user.
-    fn report_hook(
-        &self,
-        hook: &LauncherHook<'_>,
-        own: Option<&Metadata<'_>>,
-        warnings: &mut Vec<Warning>,
-    ) -> Vec<Action> {
-        let reason = Reason::LauncherHookDiffers;
-        let mut actions = Vec::new();
-        for key in hook.foreign_annotations(own) {
-            actions.push(Action::kept(format!("annotations.{key}"), None, reason));
-            let message = format!(
-                "annotation {key} has a value of yours, so the launcher hook may not protect the dump: remove it"
-            );
-            warnings.push(self.warning(reason, &message));
-        }
-        actions
-    }
-
-    fn request_ready_nodes(
-        &self,
-        spec: &PodSpec<'_>,
-        record: &mut Record,
-        actions: &mut Vec<Action>,
-        operations: &mut Vec<Operation>,
-        warnings: &mut Vec<Warning>,
-    ) {
-        let (wanted, path) = (self.policy.node_readiness, &self.located.path);
-        if let Some(request) =
-            node_readiness::request(wanted, path, &self.prefix(), spec, operations, warnings)
-        {
-            record.node_readiness = request.record;
-            actions.push(request.action);
-        }
-    }
-
     fn context(&self, rank: Rank, dump: DumpStrategy) -> PodContext {
         let framework = self.job.and_then(|job| job.label(labels::FRAMEWORK));
         PodContext {
@@ -184,7 +128,7 @@ impl TemplateInjection<'_, '_, '_, '_> {
     }
 
     /// Prefix of messages about the template; empty for kinds with one template.
-    fn prefix(&self) -> String {
+    pub(super) fn prefix(&self) -> String {
         let part = self.located.path.rsplit('/').nth(1).unwrap_or_default();
         match self.kind {
             WorkloadKind::AscendJob => format!("replica {part}, "),

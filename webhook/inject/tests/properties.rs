@@ -8,7 +8,9 @@ mod support;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use support::{MSPTI, TASKD, apply, run, undone};
-use swansong_inject::policy::{DumpPolicy, NodeReadiness, Policy, PreloadOrder, PreloadValueFrom};
+use swansong_inject::policy::{
+    DumpPolicy, ManagerPolicy, NodeReadiness, Policy, PreloadOrder, PreloadValueFrom, ResetConfigMount,
+};
 use swansong_inject::workload::WorkloadKind;
 use swansong_inject::{inject, undo};
 
@@ -107,8 +109,10 @@ fn mount() -> impl Strategy<Value = Value> {
         4 => Just("/data".to_owned()),
         1 => Just(site.to_owned()),
         1 => Just(format!("{site}/swansong_launcher_hook.py")),
+        1 => Just("/opt".to_owned()),
     ];
-    let name = prop_oneof![4 => Just("data"), 1 => Just("swansong-launcher-hook")];
+    let name =
+        prop_oneof![4 => Just("data"), 1 => Just("swansong-launcher-hook"), 1 => Just("swansong-libraries")];
     (name, path, maybe(any_json())).prop_map(|(name, path, future)| {
         let mut mount = json!({"name": name, "mountPath": path});
         put(&mut mount, "futureField", future);
@@ -117,7 +121,8 @@ fn mount() -> impl Strategy<Value = Value> {
 }
 
 fn volume() -> impl Strategy<Value = Value> {
-    let name = prop_oneof![4 => Just("data"), 1 => Just("swansong-launcher-hook")];
+    let name =
+        prop_oneof![4 => Just("data"), 1 => Just("swansong-launcher-hook"), 1 => Just("swansong-libraries")];
     (name, maybe(any_json())).prop_map(|(name, future)| {
         let mut volume = json!({"name": name, "emptyDir": {}});
         put(&mut volume, "futureField", future);
@@ -140,8 +145,9 @@ fn container(index: usize) -> impl Strategy<Value = Value> {
         list(Just(json!({"configMapRef": {}})), 2),
         list(mount(), 3),
         maybe(any_json()),
+        prop_oneof![3 => Just(None), 1 => Just(Some(json!("Always")))],
     )
-        .prop_map(move |(name, env, ports, resources, env_from, mounts, future)| {
+        .prop_map(move |(name, env, ports, resources, env_from, mounts, future, restart_policy)| {
             let mut container = json!({"name": format!("{name}-{index}").replace("ascend-0", "ascend")});
             for (key, value) in [
                 ("env", env),
@@ -150,6 +156,7 @@ fn container(index: usize) -> impl Strategy<Value = Value> {
                 ("envFrom", env_from),
                 ("volumeMounts", mounts),
                 ("futureField", future),
+                ("restartPolicy", restart_policy.filter(|_| index == 9)),
             ] {
                 put(&mut container, key, value);
             }
@@ -174,6 +181,9 @@ fn annotations(trigger: bool) -> impl Strategy<Value = Option<Value>> {
             Just(("swansong.dev/inject", "false")),
             Just(("swansong.dev/protect-dump", "false")),
             Just(("swansong.dev/protect-dump", "true")),
+            Just(("swansong.dev/libraries", "discover")),
+            Just(("swansong.dev/manager", "sidecar")),
+            Just(("swansong.dev/reset-config", "configMap")),
             Just(("other", "kept")),
         ],
         0..2,
@@ -207,10 +217,17 @@ fn metadata(annotations: impl Strategy<Value = Option<Value>>) -> impl Strategy<
 fn spec() -> BoxedStrategy<Value> {
     let containers = (1..4usize).prop_flat_map(|count| (0..count).map(container).collect::<Vec<_>>());
     let nodes = (maybe(affinity::affinity()), maybe(affinity::node_selector()), affinity::node_name());
-    let flags = (maybe(any::<bool>().prop_map(Value::from)), maybe(any_json()));
+    let grace = maybe(prop_oneof![Just(json!(30)), Just(json!(3600))]);
+    let flags = (maybe(any::<bool>().prop_map(Value::from)), maybe(any_json()), grace);
     (containers, flags, list(volume(), 2), list(container(9), 2), nodes)
         .prop_map(
-            |(containers, (host_network, future), volumes, init, (affinity, node_selector, node_name))| {
+            |(
+                containers,
+                (host_network, future, grace),
+                volumes,
+                init,
+                (affinity, node_selector, node_name),
+            )| {
                 let mut spec = json!({"containers": containers});
                 put(&mut spec, "affinity", affinity);
                 put(&mut spec, "nodeSelector", node_selector);
@@ -219,6 +236,7 @@ fn spec() -> BoxedStrategy<Value> {
                 put(&mut spec, "futureField", future);
                 put(&mut spec, "initContainers", init);
                 put(&mut spec, "volumes", volumes);
+                put(&mut spec, "terminationGracePeriodSeconds", grace);
                 spec
             },
         )
@@ -270,9 +288,13 @@ fn an_object() -> impl Strategy<Value = (WorkloadKind, Value)> {
 }
 
 fn a_policy() -> impl Strategy<Value = Policy> {
-    (any::<bool>(), any::<bool>(), any::<bool>(), affinity::node_readiness()).prop_map(
-        |(last, skip, extra, node_readiness)| Policy {
+    let zero_touch = (any::<bool>(), any::<bool>(), any::<bool>());
+    (any::<bool>(), any::<bool>(), any::<bool>(), affinity::node_readiness(), zero_touch).prop_map(
+        |(last, skip, extra, node_readiness, (discover_libraries, sidecar, reset_config))| Policy {
             node_readiness,
+            discover_libraries,
+            manager: ManagerPolicy { sidecar, ..ManagerPolicy::default() },
+            reset_config: reset_config.then_some(ResetConfigMount::ConfigMap),
             preload_order: if last { PreloadOrder::Last } else { PreloadOrder::First },
             preload_value_from: if skip { PreloadValueFrom::Skip } else { PreloadValueFrom::Reference },
             dump: DumpPolicy { launcher_hook: !skip, ..DumpPolicy::default() },
@@ -292,6 +314,7 @@ fn effective_preload(container: &Value) -> Vec<String> {
     swansong_api::preload::entries(value)
         .map(str::to_owned)
         .filter(|token| ![MSPTI, TASKD, "/opt/libtaskd.so"].contains(&token.as_str()))
+        .filter(|token| !token.starts_with("/opt/swansong/"))
         .collect()
 }
 
@@ -331,8 +354,12 @@ fn copy_annotations(job: &Value, template: &mut Value) {
 fn comparable(mut pod: Value) -> Value {
     let annotations = pod["metadata"]["annotations"].as_object_mut().unwrap();
     annotations.retain(|key, _| key.starts_with("swansong.dev/launcher-hook"));
-    for container in pod["spec"]["containers"].as_array_mut().unwrap() {
-        container["env"].as_array_mut().unwrap().sort_by_key(|entry| entry["name"].to_string());
+    for list in ["containers", "initContainers"] {
+        for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
+            if let Some(env) = container["env"].as_array_mut() {
+                env.sort_by_key(|entry| entry["name"].to_string());
+            }
+        }
     }
     pod
 }
@@ -360,6 +387,8 @@ proptest! {
             let lists = ["/env", "/ports", "/volumeMounts"];
             let ours = path.contains("/containers/") && lists.iter().any(|list| path.contains(list))
                 || path.contains("/spec/volumes")
+                || path.contains("/spec/initContainers")
+                || path.ends_with("/spec/terminationGracePeriodSeconds")
                 || path.ends_with("/metadata")
                 || path.contains("/metadata/annotations")
                 || path.ends_with("/spec/affinity")

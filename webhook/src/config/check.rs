@@ -2,10 +2,10 @@
 
 use serde_saphyr::{Location, Spanned};
 
-use super::file::{At, Dump, Env, File, Image, Libraries, Port, Ports, Preload};
+use super::file::{At, Dump, Env, File, Image, Libraries, Manager, Mount, Port, Ports, Preload};
 use super::{Config, Problem, Problems};
 use swansong_api::strategy;
-use swansong_inject::policy::{ImageRule, NamedPort, Policy, SAVE_LIMITS, preload_path_fault};
+use swansong_inject::policy::{ImageRule, NamedPort, Policy, SAVE_LIMITS, ZeroTouch, preload_path_fault};
 
 /// What torchrun reads as defaults of its flags `--max-restarts` and `--monitor-interval`; the values are those of
 /// MindCluster's start scripts.
@@ -40,21 +40,54 @@ const OF_SWANSONG: [&str; 7] = [
 const LONGEST_PORT_NAME: usize = 15;
 
 pub(super) fn check(file: File) -> Result<Config, Problems> {
-    let mut checker = Checker { problems: Vec::new(), policy: Policy::default() };
+    let mut checker =
+        Checker { problems: Vec::new(), policy: Policy::default(), explicit: Explicit::default() };
     checker.libraries(file.libraries.unwrap_or_default());
     checker.preload(&file.preload.unwrap_or_default());
     checker.ports(file.ports.unwrap_or_default());
-    checker.env(file.env.unwrap_or_default(), file.torchrun_defaults.unwrap_or_default());
+    checker.env(file.env.unwrap_or_default());
     checker.strategies(file.strategies);
     checker.policy.node_readiness = file.node_readiness.unwrap_or_default();
     checker.dump(file.dump.unwrap_or_default());
+    checker.manager(file.manager.unwrap_or_default());
+    checker.policy.reset_config = file.reset_config.unwrap_or_default().mount.and_then(Mount::policy);
+    checker.explicit.torchrun_defaults = file.torchrun_defaults;
+    checker.zero_touch(file.zero_touch.unwrap_or_default(), file.zero_touch_namespaces);
     let strictness = file.strictness.unwrap_or_default();
     Problems::none_or(checker.problems, Config { policy: checker.policy, strictness })
+}
+
+/// Settings whose defaults depend on `zeroTouch`, as far as the file has them.
+#[derive(Debug, Default, Clone, Copy)]
+struct Explicit {
+    discover: Option<bool>,
+    launcher_patch: Option<bool>,
+    torchrun_defaults: Option<bool>,
+    manager_sidecar: Option<bool>,
+}
+
+impl Explicit {
+    /// The settings with `zero_touch` for those that the file doesn't have.
+    fn apply(self, mut policy: Policy, zero_touch: bool) -> Policy {
+        policy.discover_libraries = self.discover.unwrap_or(zero_touch);
+        policy.dump.launcher_patch = self.launcher_patch.unwrap_or(zero_touch);
+        policy.manager.sidecar = self.manager_sidecar.unwrap_or(zero_touch);
+        if self.torchrun_defaults.unwrap_or(zero_touch) {
+            for (name, value) in TORCHRUN_DEFAULTS {
+                // A value given under `env` is the more deliberate one.
+                if policy.extra_env.iter().all(|(present, _)| present != name) {
+                    policy.extra_env.push((name.to_owned(), value.to_owned()));
+                }
+            }
+        }
+        policy
+    }
 }
 
 struct Checker {
     problems: Vec<Problem>,
     policy: Policy,
+    explicit: Explicit,
 }
 
 impl Checker {
@@ -64,6 +97,7 @@ impl Checker {
     }
 
     fn libraries(&mut self, libraries: Libraries) {
+        self.explicit.discover = libraries.discover;
         if let Some(path) = self.library("libraries.libmspti", libraries.libmspti) {
             self.policy.libraries.libmspti = path;
         }
@@ -76,9 +110,9 @@ impl Checker {
     }
 
     fn image(&mut self, key: &str, image: Spanned<Image>) {
-        let Image { pattern, libmspti, libtaskd } = image.value;
-        if libmspti.is_none() && libtaskd.is_none() {
-            self.problem(&image.referenced, key, "sets nothing; give libmspti, libtaskd or both");
+        let Image { pattern, discover, libmspti, libtaskd } = image.value;
+        if libmspti.is_none() && libtaskd.is_none() && discover.is_none() {
+            self.problem(&image.referenced, key, "sets nothing; give libmspti, libtaskd or discover");
         }
         let libmspti = self.library(&format!("{key}.libmspti"), libmspti);
         let libtaskd = self.library(&format!("{key}.libtaskd"), libtaskd);
@@ -94,7 +128,8 @@ impl Checker {
                 "is empty and would match no image; write \"*\" for all of them",
             ),
             Some(pattern) => {
-                self.policy.image_rules.push(ImageRule { pattern: pattern.value, libmspti, libtaskd });
+                let pattern = pattern.value;
+                self.policy.image_rules.push(ImageRule { pattern, libmspti, libtaskd, discover });
             }
         }
     }
@@ -166,7 +201,7 @@ impl Checker {
         port
     }
 
-    fn env(&mut self, env: Env, torchrun_defaults: bool) {
+    fn env(&mut self, env: Env) {
         for (name, value) in env.0 {
             let key = format!("env.{name}");
             if !is_env_name(&name) {
@@ -191,14 +226,6 @@ impl Checker {
                 self.policy.extra_env.push((name, value.value));
             }
         }
-        if torchrun_defaults {
-            for (name, value) in TORCHRUN_DEFAULTS {
-                // A value given under `env` is the more deliberate one.
-                if self.policy.extra_env.iter().all(|(present, _)| present != name) {
-                    self.policy.extra_env.push((name.to_owned(), value.to_owned()));
-                }
-            }
-        }
     }
 
     fn dump(&mut self, dump: Dump) {
@@ -211,7 +238,41 @@ impl Checker {
         }
         let policy = &mut self.policy.dump;
         policy.launcher_hook = dump.launcher_hook.unwrap_or(policy.launcher_hook);
-        policy.launcher_patch = dump.launcher_patch.unwrap_or(policy.launcher_patch);
+        self.explicit.launcher_patch = dump.launcher_patch;
+    }
+
+    fn manager(&mut self, manager: Manager) {
+        self.explicit.manager_sidecar = manager.sidecar;
+        for (key, given) in [("manager.cpu", &manager.cpu), ("manager.memory", &manager.memory)] {
+            if let Some(quantity) = given
+                && !is_quantity(&quantity.value)
+            {
+                let problem =
+                    format!("{:?} isn't a quantity of Kubernetes, such as 1, 500m or 4Gi", quantity.value);
+                self.problem(&quantity.referenced, key, problem);
+            }
+        }
+        let policy = &mut self.policy.manager;
+        policy.cpu = manager.cpu.map_or_else(|| std::mem::take(&mut policy.cpu), |cpu| cpu.value);
+        policy.memory =
+            manager.memory.map_or_else(|| std::mem::take(&mut policy.memory), |memory| memory.value);
+    }
+
+    /// Applies the defaults, which differ in some namespaces or everywhere.
+    fn zero_touch(&mut self, everywhere: bool, namespaces: At<Vec<Spanned<String>>>) {
+        let base = std::mem::take(&mut self.policy);
+        if let Some(namespaces) = namespaces.filter(|namespaces| !namespaces.value.is_empty()) {
+            if everywhere {
+                let problem =
+                    "has no effect beside zeroTouch: true, which applies everywhere; remove one of them";
+                self.problem(&namespaces.referenced, "zeroTouchNamespaces", problem);
+            }
+            let policy = Box::new(self.explicit.apply(base.clone(), true));
+            let namespaces = namespaces.value.into_iter().map(|namespace| namespace.value).collect();
+            self.policy.zero_touch = Some(ZeroTouch { namespaces, policy });
+        }
+        let zero_touch = self.policy.zero_touch.take();
+        self.policy = Policy { zero_touch, ..self.explicit.apply(base, everywhere) };
     }
 
     /// A limit; 0 is none.
@@ -252,6 +313,17 @@ impl Checker {
         }
         self.policy.triggers = triggers;
     }
+}
+
+/// Whether the API server takes it as a quantity of a resource, in a form without an exponent.
+fn is_quantity(text: &str) -> bool {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = &text[number.len()..];
+    let is_digits = |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    is_digits(whole)
+        && is_digits(fraction)
+        && matches!(unit, "" | "m" | "k" | "M" | "G" | "T" | "Ki" | "Mi" | "Gi" | "Ti")
 }
 
 /// What Kubernetes says against a port's name, or `None`.

@@ -7,7 +7,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_saphyr::Spanned;
 
 use super::Strictness;
-use swansong_inject::policy::{NodeReadiness, PreloadOrder, PreloadValueFrom};
+use swansong_inject::policy::{NodeReadiness, PreloadOrder, PreloadValueFrom, ResetConfigMount};
 
 /// A value with its position; `null` counts as absent, as when a section has only comments.
 pub(super) type At<T> = Option<Spanned<T>>;
@@ -23,12 +23,17 @@ pub(super) struct File {
     pub(super) strategies: At<Vec<Spanned<String>>>,
     pub(super) node_readiness: Option<NodeReadiness>,
     pub(super) dump: Option<Dump>,
+    pub(super) manager: Option<Manager>,
+    pub(super) reset_config: Option<ResetConfig>,
+    pub(super) zero_touch: Option<bool>,
+    pub(super) zero_touch_namespaces: At<Vec<Spanned<String>>>,
     pub(super) strictness: Option<Strictness>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Libraries {
+    pub(super) discover: Option<bool>,
     pub(super) libmspti: At<String>,
     pub(super) libtaskd: At<String>,
     pub(super) images: Option<Vec<Spanned<Image>>>,
@@ -39,6 +44,7 @@ pub(super) struct Libraries {
 pub(super) struct Image {
     #[serde(rename = "match")]
     pub(super) pattern: At<String>,
+    pub(super) discover: Option<bool>,
     pub(super) libmspti: At<String>,
     pub(super) libtaskd: At<String>,
 }
@@ -73,6 +79,39 @@ pub(super) struct Dump {
     pub(super) launcher_patch: Option<bool>,
     pub(super) save_limit_seconds: At<i64>,
     pub(super) save_limit_seconds_with_other_strategies: At<i64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Manager {
+    pub(super) sidecar: Option<bool>,
+    pub(super) cpu: At<String>,
+    pub(super) memory: At<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ResetConfig {
+    pub(super) mount: Option<Mount>,
+}
+
+/// How reset.json gets into training containers.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Mount {
+    None,
+    ConfigMap,
+    HostPath,
+}
+
+impl Mount {
+    pub(super) const fn policy(self) -> Option<ResetConfigMount> {
+        match self {
+            Self::None => None,
+            Self::ConfigMap => Some(ResetConfigMount::ConfigMap),
+            Self::HostPath => Some(ResetConfigMount::HostPath),
+        }
+    }
 }
 
 /// Names and values in the order of the file, which is the order in which they are added.

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 pub use self::watch::{ConfigEvent, ConfigWatcher};
-use swansong_inject::policy::Policy;
+use swansong_inject::policy::{NativeSidecars, Policy};
 pub use swansong_runtime::config::{ConfigError, Problem, Problems};
 
 /// The settings of a cluster.
@@ -55,6 +55,12 @@ impl Config {
     /// The settings of the injection core.
     pub const fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// The same configuration for a cluster with or without native sidecars.
+    #[must_use]
+    pub fn with_native_sidecars(self, native_sidecars: NativeSidecars) -> Self {
+        Self { policy: self.policy.with_native_sidecars(native_sidecars), ..self }
     }
 
     /// What happens to an object that can't be processed.

@@ -79,6 +79,37 @@ fn a_value_of_env_outweighs_the_torchrun_default() {
     assert_eq!(names, ["PET_MAX_RESTARTS=3", "PET_MONITOR_INTERVAL=10"]);
 }
 
+#[test]
+fn zero_touch_is_the_default_of_four_settings() {
+    let settings = |text: &str, namespace: &str| {
+        let config = Config::parse(text).expect(text);
+        let policy = config.policy().for_namespace(namespace).clone();
+        let has_defaults = policy.extra_env.iter().any(|(name, _)| name == "PET_MAX_RESTARTS");
+        [policy.discover_libraries, policy.dump.launcher_patch, has_defaults, policy.manager.sidecar]
+    };
+    for (text, namespace, expected) in [
+        ("", "a", [false; 4]),
+        ("zeroTouch: true", "a", [true; 4]),
+        ("zeroTouch: true\nlibraries: {discover: false}", "a", [false, true, true, true]),
+        (
+            "zeroTouch: true\ndump: {launcherPatch: false}\ntorchrunDefaults: false",
+            "a",
+            [true, false, false, true],
+        ),
+        ("zeroTouch: true\nmanager: {sidecar: false}", "a", [true, true, true, false]),
+        ("manager: {sidecar: true}", "a", [false, false, false, true]),
+        ("zeroTouchNamespaces: [team-*]", "team-a", [true; 4]),
+        ("zeroTouchNamespaces: [team-*]\nlibraries: {discover: false}", "team-a", [false, true, true, true]),
+        ("zeroTouchNamespaces: [team-*]", "a", [false; 4]),
+        ("zeroTouchNamespaces: [team-*]\ntorchrunDefaults: true", "a", [false, false, true, false]),
+    ] {
+        assert_eq!(settings(text, namespace), expected, "{text} in {namespace}");
+    }
+    let limits = Config::parse("zeroTouchNamespaces: [x]\nmanager: {cpu: 500m, memory: 2Gi}").expect("sound");
+    let manager = &limits.policy().for_namespace("x").manager;
+    assert_eq!((manager.cpu.as_str(), manager.memory.as_str()), ("500m", "2Gi"));
+}
+
 /// YAML 1.1 would read a bare `off` as false.
 #[test]
 fn off_needs_no_quotes() {
@@ -97,6 +128,9 @@ const FAULTY: &[(&str, u64, &[&str])] = &[
     ("librarys: {}\n", 1, &["librarys", "libraries"]),
     ("ports:\n  ttp:\n    nam: x\n", 3, &["ports.ttp.nam: ", "name, port"]),
     ("libraries:\n  images:\n  - match: x\n    libtask: /a\n", 4, &["libraries.images[0].libtask: "]),
+    ("manager:\n  cpu: many\n", 2, &["manager.cpu", "quantity"]),
+    ("resetConfig:\n  mount: pvc\n", 2, &["pvc", "configMap"]),
+    ("zeroTouch: true\nzeroTouchNamespaces: [a]\n", 2, &["zeroTouchNamespaces", "everywhere"]),
     ("preload: { order: middle }\n", 1, &["middle", "first"]),
     ("preload:\n  valueFrom: drop\n", 2, &["drop", "reference"]),
     ("strictness: fail\n", 1, &["fail", "warn"]),

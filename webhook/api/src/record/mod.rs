@@ -33,7 +33,13 @@ pub struct Record {
     /// Volumes that were added.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
-    /// Which of `metadata`, `annotations`, `labels`, `volumes` were absent before.
+    /// Init containers that were added.
+    #[serde(rename = "initContainers", skip_serializing_if = "Vec::is_empty")]
+    pub init_containers: Vec<String>,
+    /// The termination grace period that was raised.
+    #[serde(rename = "gracePeriod", skip_serializing_if = "Option::is_none")]
+    pub grace_period: Option<GracePeriodRecord>,
+    /// Which of `metadata`, `annotations`, `labels`, `volumes`, `initContainers` were absent before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<String>,
     /// Which of them were `null` before.
@@ -44,6 +50,16 @@ pub struct Record {
     /// The node affinity.
     #[serde(rename = "nodeReadiness", skip_serializing_if = "NodeReadinessRecord::is_empty")]
     pub node_readiness: NodeReadinessRecord,
+}
+
+/// A termination grace period, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GracePeriodRecord {
+    /// Before; `None` if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<i64>,
+    pub to: i64,
 }
 
 /// What was changed in one container.
@@ -62,6 +78,9 @@ pub struct ContainerRecord {
     /// The directory that the launcher hook was mounted into.
     #[serde(rename = "launcherHook", skip_serializing_if = "Option::is_none")]
     pub launcher_hook: Option<String>,
+    /// Other volumes that were mounted, with their paths.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub mounts: BTreeMap<String, String>,
     /// What was done to `LD_PRELOAD`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preload: Option<PreloadRecord>,
@@ -155,6 +174,11 @@ impl Record {
             self.replaced.entry(key).or_insert(original);
         }
         extend(&mut self.volumes, newer.volumes);
+        extend(&mut self.init_containers, newer.init_containers);
+        self.grace_period = match (self.grace_period, newer.grace_period) {
+            (Some(older), Some(newer)) => Some(GracePeriodRecord { from: older.from, ..newer }),
+            (older, newer) => older.or(newer),
+        };
         extend(&mut self.absent, newer.absent);
         extend(&mut self.null, newer.null);
         self.node_readiness = self.node_readiness.extended_by(newer.node_readiness);
@@ -171,6 +195,7 @@ impl ContainerRecord {
         self.field_refs.extend(newer.field_refs);
         extend(&mut self.ports, newer.ports);
         self.launcher_hook = self.launcher_hook.take().or(newer.launcher_hook);
+        self.mounts.extend(newer.mounts);
         match (&mut self.preload, newer.preload) {
             (Some(older), Some(newer)) => extend(&mut older.libraries, newer.libraries),
             (preload, newer) => *preload = preload.take().or(newer),

@@ -5,6 +5,7 @@ mod preload;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use swansong_api::env::{LD_PRELOAD, LOCAL_PROXY_ENABLE, POD_IP, TASKD_PROCESS_ENABLE, TTP_PORT};
+use swansong_api::pod::{LIBRARIES_FOLDER, PYTHON_USER_BASE};
 use swansong_api::ports::TTP;
 use swansong_api::record::{ContainerRecord, summary};
 
@@ -91,7 +92,7 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
     }
 
     /// Adds the missing variables in the documented order.
-    pub(super) fn run(mut self, libraries: &Libraries<'p>) {
+    pub(super) fn run(mut self, libraries: &Libraries<'p>, needs_user_base: bool) {
         self.pod_ip();
         self.ttp_port();
         self.taskd_process_enable();
@@ -104,6 +105,9 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         self.limits();
         for (name, value) in &self.policy.extra_env {
             self.add_unless_present(name, value);
+        }
+        if needs_user_base {
+            self.add_unless_present(PYTHON_USER_BASE, LIBRARIES_FOLDER);
         }
         match libraries {
             Some((libraries, order)) => self.preload(libraries, *order),

@@ -6,7 +6,8 @@ use swansong_api::preload::entries;
 use swansong_api::record::{ContainerRecord, OriginalPreload, PreloadRecord, summary};
 
 use super::Undo;
-use crate::launcher_hook::{MOUNTS, is_file_in};
+use crate::container::MOUNTS;
+use crate::launcher_hook::is_mounted_at;
 use crate::operation::Operation;
 use crate::original::Original;
 use crate::preload;
@@ -115,11 +116,12 @@ impl ContainerUndo<'_, '_, '_> {
     }
 }
 
-/// Whether a mount is one of the launcher hook that `record` has.
+/// Whether a mount is one that `record` has.
 pub(super) fn is_added(mount: &VolumeMount<'_>, record: &ContainerRecord) -> bool {
-    let added = record.launcher_hook.as_deref();
-    mount.name.text() == VOLUME
-        && added.is_some_and(|directory| is_file_in(directory, mount.mount_path.text()))
+    let (name, path) = (mount.name.text(), mount.mount_path.text());
+    let hook = record.launcher_hook.as_deref().filter(|_| name == VOLUME);
+    hook.is_some_and(|directory| is_mounted_at(directory, path))
+        || record.mounts.get(name).is_some_and(|recorded| recorded == path)
 }
 
 /// Whether an entry has the recorded literal value.

@@ -13,6 +13,7 @@ mod strategies;
 #[path = "../support/mod.rs"]
 mod support;
 mod undo;
+mod zero_touch;
 
 use serde_json::{Value, json};
 use support::{MSPTI, TASKD, env_of, ours, pod, run};

@@ -204,6 +204,7 @@ fn library_paths_come_from_annotation_then_image_then_default() {
             pattern: "train:*".to_owned(),
             libmspti: Some("/i/libmspti.so".to_owned()),
             libtaskd: Some("/i/libtaskd.so".to_owned()),
+            discover: None,
         }],
         ..Policy::default()
     };
