@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use swansong_api::preload::LIBMSPTI_PATHS;
 use swansong_inject::policy::LIBMSPTI;
 use swansong_testcluster::image::ImageBuilder;
 
@@ -15,33 +16,64 @@ pub(crate) const SITE: &str = "/usr/local/lib/python3.11/dist-packages";
 pub(crate) const LIBTASKD: &str =
     "/usr/local/lib/python3.11/dist-packages/taskd/python/cython_api/libs/libtaskd.so";
 
+/// The same with Python and TaskD at a place that no documentation has.
+pub(crate) const UNUSUAL_NAME: &str = "localhost/swansong-fake-training-unusual:1";
+/// The place, and its site directory.
+pub(crate) const UNUSUAL_PREFIX: &str = "/srv/py";
+const UNUSUAL_SITE: &str = "/srv/py/lib/python3.11/dist-packages";
+
+/// libtaskd.so in a site directory.
+const LIBTASKD_IN_SITE: &str = "taskd/python/cython_api/libs/libtaskd.so";
 const STANDARD_LIBRARY: &str = "/usr/lib/python3.11";
 /// Packages of the standard library that the fakes and the start of Python need.
 const PACKAGES: [&str; 6] = ["collections", "encodings", "importlib", "json", "re", "urllib"];
 
 /// Builds the image into `folder` and returns its tar file.
 pub(crate) fn build(folder: &Path) -> PathBuf {
-    let mut image = ImageBuilder::new(NAME)
-        .program(Path::new("/usr/bin/python3.11"), "/usr/bin/python3")
-        .and_then(|image| image.program(Path::new("/bin/sh"), "/bin/sh"))
-        .and_then(|image| image.file(&library(folder), LIBTASKD, 0o755))
-        .and_then(|image| image.file(&folder.join("libtaskd.so"), LIBMSPTI, 0o755))
+    let image =
+        ImageBuilder::new(NAME).program(Path::new("/usr/bin/python3.11"), "/usr/bin/python3").unwrap();
+    let image = image.file(&library(folder), LIBMSPTI, 0o755).unwrap();
+    let tar = folder.join("fake-training.tar");
+    complete(image, folder, STANDARD_LIBRARY, SITE).write(&tar).unwrap();
+    tar
+}
+
+/// Builds the image with everything at other places.
+pub(crate) fn build_unusual(folder: &Path) -> PathBuf {
+    let python = format!("{UNUSUAL_PREFIX}/bin/python3");
+    let mut image =
+        ImageBuilder::new(UNUSUAL_NAME).program(Path::new("/usr/bin/python3.11"), &python).unwrap();
+    for program in ["find", "head", "ln", "mkdir"] {
+        image = image.program(&Path::new("/usr/bin").join(program), &format!("/usr/bin/{program}")).unwrap();
+    }
+    let image = image.file(&library(folder), LIBMSPTI_PATHS[1], 0o755).unwrap();
+    let tar = folder.join("fake-training-unusual.tar");
+    complete(image, folder, &format!("{UNUSUAL_PREFIX}/lib/python3.11"), UNUSUAL_SITE).write(&tar).unwrap();
+    tar
+}
+
+/// Adds what both images have.
+fn complete(mut image: ImageBuilder, folder: &Path, standard_library: &str, site: &str) -> ImageBuilder {
+    image = image
+        .program(Path::new("/bin/sh"), "/bin/sh")
+        .and_then(|image| {
+            image.file(&folder.join("libtaskd.so"), &format!("{site}/{LIBTASKD_IN_SITE}"), 0o755)
+        })
         // Without this folder Python warns at each start.
-        .and_then(|image| image.folder(&format!("{STANDARD_LIBRARY}/lib-dynload"), 0o755))
+        .and_then(|image| image.folder(&format!("{standard_library}/lib-dynload"), 0o755))
         .unwrap();
     let standard = Path::new(STANDARD_LIBRARY);
     let packages = PACKAGES.iter().flat_map(|package| sources(&standard.join(package), true));
     for file in sources(standard, false).into_iter().chain(packages) {
-        image = image.file(&file, file.to_str().unwrap(), 0o644).unwrap();
+        let name = file.strip_prefix(standard).unwrap().to_str().unwrap();
+        image = image.file(&file, &format!("{standard_library}/{name}"), 0o644).unwrap();
     }
     let fakes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/fake-training");
     for file in sources(&fakes, true) {
         let name = file.strip_prefix(&fakes).unwrap().to_str().unwrap();
-        image = image.file(&file, &format!("{SITE}/{name}"), 0o644).unwrap();
+        image = image.file(&file, &format!("{site}/{name}"), 0o644).unwrap();
     }
-    let tar = folder.join("fake-training.tar");
-    image.write(&tar).unwrap();
-    tar
+    image
 }
 
 /// A library without content that can be preloaded in place of both.

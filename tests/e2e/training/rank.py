@@ -4,7 +4,8 @@ import os
 import socket
 import time
 
-connection = socket.create_connection(("127.0.0.1", int(os.environ["TTP_PORT"])))
+address = os.environ.get("TTP_ADDR", "127.0.0.1")
+connection = socket.create_connection((address, int(os.environ["TTP_PORT"])))
 print("rank %s of launcher %d connected" % (os.environ["RANK"], os.getppid()), flush=True)
 while connection.recv(16) == b"save":
     from torch.distributed import TCPStore

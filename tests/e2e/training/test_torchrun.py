@@ -45,7 +45,7 @@ class Launcher(unittest.TestCase):
         mount_over(self.image, SITE)
         self.addCleanup(subprocess.check_call, ["umount", SITE])
         self.listener = socket.socket()
-        self.listener.bind(("127.0.0.1", 0))
+        self.listener.bind(("", 0))
         self.listener.listen(16)
         self.addCleanup(self.listener.close)
 
@@ -180,6 +180,95 @@ class Torchrun(Launcher):
         self.launch()
         self.assertNotIn("patched by process", self.log.read_text())
         self.assertNotIn("swansong launcher hook", self.log.read_text())
+
+
+class Defaults(Launcher):
+    """The variables of `torchrunDefaults`."""
+
+    PET = {"PET_MAX_RESTARTS": "32767", "PET_MONITOR_INTERVAL": "10"}
+
+    def environment(self):
+        return {**super().environment(), **self.PET}
+
+    def test_variables_are_defaults_of_the_flags(self):
+        self.patch_run_py()
+        self.launch()
+        self.wait_for_log("max_restarts 32767, monitor_interval 10\n")
+
+    def test_flag_wins_over_its_variable(self):
+        self.patch_run_py()
+        for flags, expected in (
+            (("--max_restarts", "3"), "max_restarts 3, monitor_interval 10\n"),
+            (("--monitor_interval", "1"), "max_restarts 32767, monitor_interval 1\n"),
+        ):
+            with self.subTest(flags):
+                launcher = self.launch((*TORCHRUN, *flags))
+                self.wait_for_log(expected)
+                self.kill_session(launcher)
+
+
+class TwoNodes(Launcher):
+    """One launcher here and one in a second network namespace, with a link between them."""
+
+    ADDRESSES = ("10.77.0.1", "10.77.0.2")
+
+    def setUp(self):
+        super().setUp()
+        other = subprocess.Popen(
+            ["unshare", "--net", "sh", "-c", "echo ready; exec sleep infinity"], stdout=subprocess.PIPE
+        )
+        self.addCleanup(other.stdout.close)
+        self.addCleanup(other.wait)
+        self.addCleanup(other.kill)
+        other.stdout.readline()
+        self.enter = ("nsenter", "--net=/proc/%d/ns/net" % other.pid)
+        subprocess.check_call(["ip", "link", "add", "node0", "type", "veth", "peer", "name", "node1", "netns", str(other.pid)])
+        for enter, link, address in (((), "node0", self.ADDRESSES[0]), (self.enter, "node1", self.ADDRESSES[1])):
+            subprocess.check_call([*enter, "ip", "link", "set", "lo", "up"])
+            subprocess.check_call([*enter, "ip", "address", "add", address + "/24", "dev", link])
+            subprocess.check_call([*enter, "ip", "link", "set", link, "up"])
+
+    def environment(self):
+        return {**super().environment(), "TTP_ADDR": self.ADDRESSES[0]}
+
+    def launch_both(self):
+        """Starts both launchers, and waits until all ranks are connected."""
+        flags = ("--nnodes", "2", "--nproc_per_node", "1", "--master_addr", self.ADDRESSES[0], "--master_port", "29500")
+        logs, launchers = [], []
+        for rank, enter in enumerate(((), self.enter)):
+            logs.append(self.folder / ("log%d" % rank))
+            with open(logs[rank], "wb") as log:
+                command = [*enter, *TORCHRUN, *DEFAULTS, *flags, "--node_rank", str(rank), str(HERE / "rank.py")]
+                launchers.append(
+                    subprocess.Popen(command, env=self.environment(), stdout=log, stderr=log, start_new_session=True)
+                )
+            self.addCleanup(self.kill_session, launchers[rank])
+        self.log = logs[0]
+        self.connections = [self.accept(launchers[0]) for _ in range(2)]
+        return launchers, logs
+
+    def expect_patched_once(self, is_patched, patch_launcher):
+        if is_patched:
+            self.patch_run_py()
+        self.add_hook(patch_launcher)
+        launchers, logs = self.launch_both()
+        for log in logs:
+            self.assertEqual(log.read_text().count("patched by process"), 1, log.read_text())
+            self.assertIn(ACTIVE, log.read_text())
+        self.order_exit()
+        for self.log in logs:
+            self.wait_for_log("exit ordered: waiting for")
+        self.end_dump()
+        self.assertEqual([launcher.wait(TIMEOUT) for launcher in launchers], [1, 1])
+
+    def test_unpatched_launchers_are_patched_by_the_hook(self):
+        self.expect_patched_once(is_patched=False, patch_launcher=True)
+
+    def test_launchers_of_a_patched_image_are_left_as_they_are(self):
+        self.expect_patched_once(is_patched=True, patch_launcher=False)
+
+    def test_launchers_are_not_patched_twice(self):
+        self.expect_patched_once(is_patched=True, patch_launcher=True)
 
 
 class StartScripts(Launcher):

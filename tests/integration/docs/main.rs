@@ -161,7 +161,7 @@ fn the_page_of_the_node_check_has_every_check_reason_and_key() {
     use strum::VariantArray as _;
     use swansong_agent::config::Config;
     use swansong_agent::finding::{CheckName, Reason};
-    use swansong_agent::preload::{HookReason, PreloadReason};
+    use swansong_agent::preload::{DiscoveryReason, HookReason, PreloadReason};
     use swansong_agent::readiness::ConditionReason;
     let page = read(&root().join("docs/agent.md"));
     for name in CheckName::VARIANTS {
@@ -188,6 +188,10 @@ fn the_page_of_the_node_check_has_every_check_reason_and_key() {
     let reasons = reasons
         .map(|reason| format!("| `{}` | {} | {} |", reason.as_str(), reason.meaning(), reason.remedy()));
     assert_eq!(table("| hook reason |"), reasons.collect::<Vec<_>>());
+    let reasons = DiscoveryReason::VARIANTS.iter();
+    let reasons = reasons
+        .map(|reason| format!("| `{}` | {} | {} |", reason.as_str(), reason.meaning(), reason.remedy()));
+    assert_eq!(table("| discovery reason |"), reasons.collect::<Vec<_>>());
     let blocks = blocks(&page, "yaml");
     let [block] = &blocks[..] else { panic!("one configuration, not {}", blocks.len()) };
     assert_eq!(Config::parse(block), Ok(Config::default()));

@@ -40,6 +40,9 @@ fn the_commented_out_configuration_shows_the_defaults() {
         "torchrunDefaults:",
         "strategies:",
         "nodeReadiness:",
+        "manager:",
+        "resetConfig:",
+        "zeroTouch:",
         "strictness:",
     ] {
         assert!(shown.lines().any(|line| line.starts_with(key)), "{key} isn't shown");

@@ -1,10 +1,12 @@
 //! From a fault of a device to a checkpoint on disk: Swansong by its manifests, training jobs of fakes in Pods.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{Api, DeleteParams, PostParams};
 use swansong_agent::checks::Family;
 use swansong_fake_clusterd::server::Clock;
 use swansong_fake_clusterd::{FakeClusterd, Settings};
@@ -41,43 +43,25 @@ const TWO_PODS: Job = Job {
     lost_rank: 0,
     annotations: &[],
     save_seconds: 10,
+    is_untouched: false,
 };
+
+/// Image and start script as they are.
+const UNTOUCHED: Job = Job { name: "zero-touch", is_untouched: true, ..TWO_PODS };
 
 #[tokio::test]
 async fn device_faults_of_jobs_in_one_second_end_in_checkpoints_and_known_outcomes() {
     let Some((_turn, cluster)) = alone().await else { return };
-    let client = cluster.client().await.unwrap();
-    let node = cluster.node_name().unwrap().to_owned();
-    prepare(cluster, &node).await;
     let folder = tempfile::tempdir().unwrap();
-    cluster.load_image(&python_image::build(folder.path())).await.unwrap();
-
-    // On an address that pods reach.
-    let address = IpAddr::from(cluster.info().node.as_ref().unwrap().host_address);
-    let clusterd = FakeClusterd::start_at(SocketAddr::new(address, 0), Settings::default(), Clock::running())
-        .await
-        .unwrap();
-    let clusterd = Arc::new(clusterd);
-    let watching = tokio::spawn(swansong_fake_clusterd::cluster::run(client.clone(), Arc::clone(&clusterd)));
-    let leader = Leader::start(address);
-
-    let host = Host::healthy(Family::A2);
-    let libraries = host.path(&format!("{DRIVER}/lib64/driver"));
-    std::fs::remove_file(libraries.join("libdcmi.so")).unwrap();
-    let script = Script::beside(&build(&libraries));
-    let config = format!(
-        "npus: 8\ndriver: {{trust: anyone}}\nclusterd: {{dial: false, address: \"{}\"}}\nfaults: {{settle: 1s}}\n",
-        clusterd.address()
-    );
-    let agents = Agents::start(cluster, "overlays/agent-fast-dump", &host.path("/"), &config).await;
-    let starts = JOBS.map(|job| Training::start(cluster, &leader, folder.path(), job));
+    let stage = Stage::start(cluster, &python_image::build(folder.path())).await;
+    let starts = JOBS.map(|job| Training::start(cluster, &stage.leader, folder.path(), job));
     let jobs = futures::future::join_all(starts).await;
 
     for job in &jobs {
         let code = if job.job.annotations == [FAST] { DROPPED } else { HBM };
-        script.event(job.job.lost_npu().try_into().unwrap(), code, 3, 1, "a fault");
+        stage.script.event(job.job.lost_npu().try_into().unwrap(), code, 3, 1, "a fault");
     }
-    let saving = jobs.iter().map(|job| fault_to_outcome(cluster, &clusterd, &leader, job));
+    let saving = jobs.iter().map(|job| fault_to_outcome(cluster, &stage.clusterd, &stage.leader, job));
     futures::future::join_all(saving).await;
     for job in &jobs {
         let (has_file, reasons) = match job.job.annotations {
@@ -85,19 +69,127 @@ async fn device_faults_of_jobs_in_one_second_end_in_checkpoints_and_known_outcom
             [FAST] => (true, &["RankEnded", "DumpSucceeded"][..]),
             _ => (true, &["DumpSucceeded"][..]),
         };
-        let logs = job.logs(cluster).await;
+        stage.expect(job, has_file, reasons).await;
+    }
+    stage.stop(&jobs).await;
+}
+
+#[tokio::test]
+async fn device_fault_of_an_untouched_image_and_start_script_leaves_a_checkpoint() {
+    let Some((_turn, cluster)) = alone().await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let stage = Stage::start(cluster, &python_image::build_unusual(folder.path())).await;
+    zero_touch(cluster, "zeroTouchNamespaces: [\"*zero-touch*\"]\n").await;
+    let job = Training::start(cluster, &stage.leader, folder.path(), UNTOUCHED).await;
+    stage.script.event(UNTOUCHED.lost_npu().try_into().unwrap(), HBM, 3, 1, "a fault");
+    fault_to_outcome(cluster, &stage.clusterd, &stage.leader, &job).await;
+    stage.expect(&job, true, &["DumpSucceeded"]).await;
+    let logs = job.logs(cluster).await;
+    for part in [
+        "libtaskd=/srv/py/lib/python3.11/dist-packages/taskd",
+        "swansong launcher hook: imported taskd.python.adaptor.patch",
+        "swansong launcher hook: active",
+        "swansong manager: the TaskD Manager runs",
+    ] {
+        assert!(logs.contains(part), "{part}:\n{logs}");
+    }
+    zero_touch(cluster, "{}\n").await;
+    stage.stop(&[job]).await;
+}
+
+/// Writes the webhook's configuration, and waits until it applies to a Pod of the job's namespace.
+async fn zero_touch(cluster: &Cluster, config: &str) {
+    let patch = serde_json::json!({"data": {"config.yaml": config}}).to_string();
+    let arguments = ["--namespace=swansong-system", "patch", "configmap/swansong-config", "--patch", &patch];
+    cluster.kubectl(&arguments).await.unwrap();
+    let namespace = cluster.namespace("zero-touch-probe").await.unwrap();
+    let pods: Api<Pod> = Api::namespaced(cluster.client().await.unwrap(), &namespace);
+    let pod = serde_json::json!({
+        "metadata": {"name": "probe", "annotations": {"recover-strategy": "dump"}},
+        "spec": {"containers": [{"name": "ascend", "image": python_image::UNUSUAL_NAME}]},
+    });
+    let pod: Pod = serde_json::from_value(pod).unwrap();
+    let parameters = PostParams { dry_run: true, ..PostParams::default() };
+    let is_on = config.starts_with("zero");
+    // The kubelet updates the ConfigMap's files within about a minute, each replica's by itself.
+    let mut right = 0;
+    eventually("both replicas have the configuration", Duration::from_mins(3), || {
+        let (pods, pod, parameters) = (pods.clone(), pod.clone(), parameters.clone());
+        right += 1;
+        let times = right;
+        async move {
+            for _ in 0..8 {
+                let stored = pods.create(&parameters, &pod).await.map_err(|error| error.to_string())?;
+                let spec = stored.spec.unwrap_or_default();
+                if spec.init_containers.is_some_and(|list| list.len() == 2) != is_on {
+                    return Err(format!("attempt {times}: not yet"));
+                }
+            }
+            Ok(())
+        }
+    })
+    .await
+    .unwrap();
+    let namespaces: Api<Namespace> = Api::all(cluster.client().await.unwrap());
+    namespaces.delete(&namespace, &DeleteParams::default()).await.unwrap();
+}
+
+/// Swansong by its manifests, a host with NPUs, and both fakes of ClusterD.
+struct Stage {
+    cluster: &'static Cluster,
+    clusterd: Arc<FakeClusterd>,
+    watching: tokio::task::JoinHandle<()>,
+    leader: Leader,
+    script: Script,
+    agents: Agents,
+    _host: Host,
+}
+
+impl Stage {
+    async fn start(cluster: &'static Cluster, image: &Path) -> Self {
+        let client = cluster.client().await.unwrap();
+        let node = cluster.node_name().unwrap().to_owned();
+        prepare(cluster, &node).await;
+        cluster.load_image(image).await.unwrap();
+        // On an address that pods reach.
+        let address = IpAddr::from(cluster.info().node.as_ref().unwrap().host_address);
+        let clusterd =
+            FakeClusterd::start_at(SocketAddr::new(address, 0), Settings::default(), Clock::running())
+                .await
+                .unwrap();
+        let clusterd = Arc::new(clusterd);
+        let watching = tokio::spawn(swansong_fake_clusterd::cluster::run(client, Arc::clone(&clusterd)));
+        let leader = Leader::start(address);
+        let host = Host::healthy(Family::A2);
+        let libraries = host.path(&format!("{DRIVER}/lib64/driver"));
+        std::fs::remove_file(libraries.join("libdcmi.so")).unwrap();
+        let script = Script::beside(&build(&libraries));
+        let config = format!(
+            "npus: 8\ndriver: {{trust: anyone}}\nclusterd: {{dial: false, address: \"{}\"}}\nfaults: {{settle: 1s}}\n",
+            clusterd.address()
+        );
+        let agents = Agents::start(cluster, "overlays/agent-fast-dump", &host.path("/"), &config).await;
+        Self { cluster, clusterd, watching, leader, script, agents, _host: host }
+    }
+
+    /// Whether the job left a file, and what the agent says of its dump.
+    async fn expect(&self, job: &Training, has_file: bool, reasons: &[&str]) {
+        let logs = job.logs(self.cluster).await;
         assert_eq!(job.has_file(), has_file, "{}:\n{logs}", job.job.name);
+        let client = self.cluster.client().await.unwrap();
         let known = expect_events(&client, &job.namespace, "AscendJob", job.job.name, reasons).await;
         if let Err(error) = known {
-            panic!("{}: {error}\n{logs}\n{}", job.job.name, agents.logs().await);
+            panic!("{}: {error}\n{logs}\n{}", job.job.name, self.agents.logs().await);
         }
     }
 
-    watching.abort();
-    agents.stop().await;
-    let namespaces: Api<Namespace> = Api::all(client);
-    for job in &jobs {
-        namespaces.delete(&job.namespace, &DeleteParams::default()).await.unwrap();
+    async fn stop(self, jobs: &[Training]) {
+        self.watching.abort();
+        self.agents.stop().await;
+        let namespaces: Api<Namespace> = Api::all(self.cluster.client().await.unwrap());
+        for job in jobs {
+            namespaces.delete(&job.namespace, &DeleteParams::default()).await.unwrap();
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use swansong_demo::operator;
 use swansong_testcluster::{Cluster, eventually};
 
 use super::rig::TIMEOUT;
-use crate::python_image::{self, LIBTASKD, SITE};
+use crate::python_image::{self, LIBTASKD, SITE, UNUSUAL_PREFIX};
 
 /// Times of the fakes are this part of those measured on the real programs.
 const TIME_FACTOR: &str = "0.2";
@@ -37,6 +37,8 @@ pub(crate) struct Job {
     /// Of the job and of its Pods.
     pub(crate) annotations: &'static [(&'static str, &'static str)],
     pub(crate) save_seconds: u32,
+    /// Whether image and start script are as MindCluster's documentation has them before its changes.
+    pub(crate) is_untouched: bool,
 }
 
 impl Job {
@@ -146,7 +148,8 @@ impl Training {
     /// The logs of all Pods.
     pub(crate) async fn logs(&self, cluster: &Cluster) -> String {
         let selector = format!("--selector=job-name={}", self.job.name);
-        let arguments = ["--namespace", &self.namespace, "logs", &selector, "--prefix", "--tail=-1"];
+        let arguments =
+            ["--namespace", &self.namespace, "logs", &selector, "--all-containers", "--prefix", "--tail=-1"];
         cluster.kubectl(&arguments).await.unwrap_or_else(|error| error.to_string())
     }
 }
@@ -154,18 +157,27 @@ impl Training {
 /// The AscendJob: only the annotation asks for a dump.
 fn manifest(job: Job, clusterd: SocketAddr, folder: &Path) -> Value {
     let ranks: Vec<_> = (0..job.pods * job.npus_per_pod).collect();
-    let variables = BTreeMap::from([
+    let mut variables = BTreeMap::from([
         ("FAKE_TIME_FACTOR", TIME_FACTOR.to_owned()),
         ("FAKE_CHECKPOINT_DIR", "/checkpoints".to_owned()),
         ("FAKE_SAVE_SECONDS", job.save_seconds.to_string()),
         ("FAKE_CLUSTERD_ADDR", clusterd.ip().to_string()),
         ("FAKE_CLUSTERD_PORT", clusterd.port().to_string()),
         ("FAKE_GROUPS", json!([{"ranks": ranks, "replicas": 2}]).to_string()),
-        // Names the image's site directory.
-        ("LD_PRELOAD", LIBTASKD.to_owned()),
     ]);
+    if !job.is_untouched {
+        // Names the image's site directory.
+        variables.insert("LD_PRELOAD", LIBTASKD.to_owned());
+    }
     let env: Vec<_> = variables.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
     let npus = json!({"huawei.com/Ascend910": job.npus_per_pod});
+    let (image, manager, launcher) = if job.is_untouched {
+        let launcher = format!("exec {UNUSUAL_PREFIX}/bin/python3 -B -m torch.distributed.run");
+        (python_image::UNUSUAL_NAME, String::new(), launcher)
+    } else {
+        let launcher = format!("exec python3 -B {SITE}/torchrun.py");
+        (python_image::NAME, format!("python3 -B {SITE}/manager.py & "), launcher)
+    };
     let replica = |kind: &str, manager: &str, first_npu: i32| {
         let npus_of_pod = first_npu..first_npu + job.npus_per_pod;
         let mut volumes = vec![json!({"name": "checkpoints", "hostPath": {"path": folder.join(job.name)}})];
@@ -184,8 +196,8 @@ fn manifest(job: Job, clusterd: SocketAddr, folder: &Path) -> Value {
                 "terminationGracePeriodSeconds": 5,
                 "volumes": volumes,
                 "containers": [{
-                    "name": "ascend", "image": python_image::NAME, "imagePullPolicy": "Never",
-                    "command": ["/bin/sh", "-c", format!("{manager}exec python3 -B {SITE}/torchrun.py")],
+                    "name": "ascend", "image": image, "imagePullPolicy": "Never",
+                    "command": ["/bin/sh", "-c", format!("{manager}{launcher}")],
                     "env": env,
                     "volumeMounts": mounts,
                     "resources": {"limits": npus, "requests": npus},
@@ -193,7 +205,6 @@ fn manifest(job: Job, clusterd: SocketAddr, folder: &Path) -> Value {
             }},
         })
     };
-    let manager = format!("python3 -B {SITE}/manager.py & ");
     let mut replicas = json!({"Master": replica("master", &manager, job.first_npu)});
     if job.pods > 1 {
         replicas["Worker"] = replica("worker", "", job.first_npu + job.npus_per_pod);
