@@ -22,7 +22,7 @@ pub(crate) struct PodAdditions {
     pub(crate) finder: Option<Value>,
     /// The sidecar with the TaskD Manager.
     pub(crate) manager: Option<Value>,
-    /// In seconds.
+    /// Seconds from SIGTERM to SIGKILL that the Pod needs at least.
     pub(crate) grace_period: Option<i64>,
 }
 
