@@ -5,8 +5,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use std::sync::Arc;
-use swansong_faults::unix_millis;
 use swansong_api::pod::LIBRARIES;
+use swansong_faults::unix_millis;
 use swansong_runtime::events::{Event, EventSender, container_reference};
 use swansong_runtime::supervisor::{Progress, TaskError};
 use tokio::task::spawn_blocking;

@@ -47,6 +47,9 @@ pub enum ImageCheck {
     /// The C library is glibc, in a version that libtaskd.so can use.
     #[strum(message = "Build the image on a distribution with glibc of that version or a newer one.")]
     Glibc,
+    /// The releases of TaskD and MindIO-TTP have no known defect that concerns the dump.
+    #[strum(message = "Install the release that the message names.")]
+    Releases,
 }
 
 /// The result of a check.
@@ -130,6 +133,7 @@ pub fn check(files: &dyn ImageFiles, search: Search) -> Result<Report, FileError
         launcher(files, &found, &releases)?,
         shell(files)?,
         glibc(files, libtaskd.as_ref())?,
+        known_defects(&releases),
     ];
     Ok(Report { findings, releases, site })
 }
@@ -258,6 +262,27 @@ fn launcher(
 fn imports_patch(run_py: &str) -> bool {
     let mut lines = run_py.lines().map(str::trim_start);
     lines.any(|line| !line.starts_with('#') && line.contains(PATCH) && line.contains("import"))
+}
+
+fn known_defects(releases: &BTreeMap<String, String>) -> Finding {
+    let check = ImageCheck::Releases;
+    let mut messages = Vec::new();
+    let mut is_known = false;
+    for (package, release) in releases {
+        if let Some(defects) = swansong_trainer::releases::known_defects(package, release) {
+            is_known = true;
+            // There is nothing to do about one that no release has fixed.
+            let fixed = defects.iter().filter(|defect| defect.fixed_in.is_some());
+            messages.extend(fixed.map(|defect| defect.message(package, release)));
+        }
+    }
+    if messages.is_empty() {
+        let message =
+            if is_known { "no defects that a newer release has fixed" } else { "the releases aren't known" };
+        check.ok(message, None)
+    } else {
+        check.problem(Status::Warning, messages.join(". "), None)
+    }
 }
 
 fn shell(files: &dyn ImageFiles) -> Result<Finding, FileError> {

@@ -42,9 +42,9 @@ fn complete() -> Vec<Member<'static>> {
         in_site("taskd/__init__.py", b""),
         in_site("taskd/python/cython_api/libs/libtaskd.so", &library("GLIBC_2.17\0GLIBC_2.4\0")),
         in_site("taskd/python/adaptor/patch.py", b""),
-        in_site("taskd-7.2.0.dist-info/METADATA", b""),
+        in_site("taskd-99.0.0.dist-info/METADATA", b""),
         in_site("mindio_ttp/__init__.py", b""),
-        in_site("mindio_ttp-26.0.0.dist-info/METADATA", b""),
+        in_site("mindio_ttp-99.0.0.dist-info/METADATA", b""),
         in_site("torch/distributed/run.py", b"import taskd.python.adaptor.patch\n"),
         in_site("torch-2.1.0.dist-info/METADATA", b""),
         Link("usr/local/Ascend/cann", "cann-8.5"),
@@ -139,7 +139,7 @@ fn complete_image_is_read_in_each_format() {
         assert_eq!(report.site.as_deref(), Some(format!("/{SITE}").as_str()));
         let releases: Vec<_> =
             report.releases.iter().map(|(name, release)| format!("{name} {release}")).collect();
-        assert_eq!(releases, ["mindio_ttp 26.0.0", "taskd 7.2.0", "torch 2.1.0"]);
+        assert_eq!(releases, ["mindio_ttp 99.0.0", "taskd 99.0.0", "torch 2.1.0"]);
     }
 }
 
@@ -148,7 +148,7 @@ fn each_missing_part_is_named() {
     let missing = Status::Missing;
     let taskd = format!("{SITE}/taskd/python/cython_api/libs/libtaskd.so");
     let moved = format!("{SITE}/moved.so");
-    let cases: [(Vec<&str>, Vec<Member<'_>>, ImageCheck, Status); 12] = [
+    let cases: [(Vec<&str>, Vec<Member<'_>>, ImageCheck, Status); 13] = [
         (vec!["/taskd"], vec![], ImageCheck::Taskd, missing),
         (vec!["libtaskd.so"], vec![], ImageCheck::Taskd, missing),
         (
@@ -159,6 +159,12 @@ fn each_missing_part_is_named() {
         ),
         (vec!["libtaskd.so"], vec![file(&taskd)], ImageCheck::Taskd, missing),
         (vec!["mindio_ttp"], vec![], ImageCheck::Mindio, missing),
+        (
+            vec!["taskd-99"],
+            vec![in_site("taskd-7.1.0.dist-info/METADATA", b"")],
+            ImageCheck::Releases,
+            Status::Warning,
+        ),
         (vec!["libmspti"], vec![], ImageCheck::Libmspti, Status::Warning),
         (vec!["torch"], vec![], ImageCheck::Launcher, missing),
         (vec!["adaptor"], vec![], ImageCheck::Launcher, missing),

@@ -44,9 +44,15 @@ strictness: deny
             ImageRule {
                 pattern: "*mindspore*".to_owned(),
                 libmspti: None,
-                libtaskd: Some("/ms/libtaskd.so".to_owned())
+                libtaskd: Some("/ms/libtaskd.so".to_owned()),
+                discover: None,
             },
-            ImageRule { pattern: "*".to_owned(), libmspti: Some("/m.so".to_owned()), libtaskd: None },
+            ImageRule {
+                pattern: "*".to_owned(),
+                libmspti: Some("/m.so".to_owned()),
+                libtaskd: None,
+                discover: None
+            },
         ]
     );
     assert_eq!(policy.preload_order, PreloadOrder::Last);
