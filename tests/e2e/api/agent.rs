@@ -148,6 +148,10 @@ impl Agent {
         Self { shell, pid: Pid::from_raw(pid.expect("logged")), health: health.expect("logged") }
     }
 
+    pub(crate) fn health_address(&self) -> &str {
+        &self.health
+    }
+
     pub(crate) fn get(&self, path: &str) -> (bool, String) {
         let answer = http_get(&self.health, path);
         let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();

@@ -13,6 +13,7 @@ mod gateway;
 mod inputs;
 mod install;
 mod jobs;
+mod monitoring;
 mod node_readiness;
 mod overload;
 mod pods;

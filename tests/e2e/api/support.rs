@@ -29,7 +29,13 @@ pub(crate) struct Rig {
     pub(crate) cluster: &'static Cluster,
     /// Its certificate, kept for as long as it serves.
     _certificate: Certificate,
-    _webhook: Webhook,
+    webhook: Webhook,
+}
+
+impl Rig {
+    pub(crate) fn health_address(&self) -> &str {
+        &self.webhook.health_address
+    }
 }
 
 /// The shared rig; the first test to ask waits for it to be made.
@@ -47,7 +53,7 @@ pub(crate) async fn rig() -> &'static Rig {
         let webhook = Webhook::start(&certificate.webhook());
         let client_config = certificate.client_config(&webhook);
         register(cluster, "swansong", &client_config, &json!({})).await;
-        Rig { cluster, _certificate: certificate, _webhook: webhook }
+        Rig { cluster, _certificate: certificate, webhook }
     })
     .await
 }

@@ -3,6 +3,7 @@
 //!
 //! `INSTA_UPDATE=always cargo test -p swansong --test integration-docs` renews what commands print; read the difference before you commit it.
 
+mod alerts;
 mod doctor;
 
 use std::collections::BTreeSet;
@@ -409,39 +410,6 @@ fn the_metrics_page_lists_every_metric() {
         BTreeSet::from([("review_warnings_total", "counter"), ("tls_reload_failures_total", "counter")]);
     assert_eq!(shown, &exported | &later);
     assert_eq!(metrics_shown(&page, true), metrics_exported(&agent_metrics()));
-}
-
-#[test]
-fn every_metric_has_an_alert_or_a_reason_for_none() {
-    let page = read(&root().join("docs/metrics.md"));
-    let rules = blocks(&page, "yaml").into_iter().find(|block| block.starts_with("groups:")).expect("rules");
-    let rules: Value = serde_saphyr::from_str(&rules).expect("YAML");
-    let rules = rules["groups"][0]["rules"].as_array().expect("rules");
-    let expression = |name: &str| {
-        let rule = rules.iter().find(|rule| rule["alert"] == name);
-        rule.unwrap_or_else(|| panic!("no alert {name}"))["expr"].as_str().expect("an expression")
-    };
-    let mut named = BTreeSet::new();
-    for row in page.lines().filter(|line| line.starts_with("| `swansong_")) {
-        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-        let [name, _, _, _, alert] = cells[..] else { panic!("not five cells: {row}") };
-        let name = name.trim_matches('`');
-        if alert.starts_with("none: ") {
-            continue;
-        }
-        let alerts: Vec<&str> = alert.split('`').filter(|word| word.starts_with("Swansong")).collect();
-        assert!(!alerts.is_empty(), "{name} has neither an alert nor a reason for none");
-        let own = alerts.iter().filter(|alert| expression(alert).contains(name));
-        assert!(own.count() > 0, "no alert of {name} is about it");
-        named.extend(alerts);
-    }
-    for rule in rules {
-        let name = rule["alert"].as_str().expect("a name");
-        assert!(
-            named.contains(name) || name == "SwansongAdmissionSkipped",
-            "{name} is of no metric in the table"
-        );
-    }
 }
 
 #[test]

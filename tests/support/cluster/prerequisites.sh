@@ -4,8 +4,8 @@
 # usage: prerequisites.sh build|api|node|training
 #
 #   build     cargo, a C compiler and Python
-#   api       the same, and Go, which builds etcd and the API server
-#   node      the same, and root, containerd, runc and the CNI plugins for a node that runs pods
+#   api       the same, and Go, which builds etcd and the API server, and Prometheus, which tests the alerts
+#   node      what build needs, Go, and root, containerd, runc and the CNI plugins for a node that runs pods
 #   training  what build needs, and root, Debian's torch (1 GB with what it needs) and network namespaces
 #
 # What is missing is installed on Debian and its derivatives when run as root. Otherwise the script prints the commands
@@ -73,6 +73,11 @@ if [ "$tier" = api ] || [ "$tier" = node ]; then
             advise "$what" "curl -sSfL https://go.dev/dl/go1.26.8.linux-$machine.tar.gz | tar -C /usr/local -xz && export PATH=/usr/local/go/bin:\$PATH"
         fi
     fi
+fi
+
+if [ "$tier" = api ]; then
+    need prometheus prometheus
+    need promtool prometheus
 fi
 
 if [ "$tier" = node ]; then
