@@ -53,6 +53,11 @@ e2e: ## The tests on a real Kubernetes and with the real torch, and the examples
 	cargo test --workspace --locked $(E2E)
 	cargo test --workspace --locked --doc
 
+.PHONY: e2e-oldest
+e2e-oldest: ## The tests on the API server of the oldest Kubernetes that is supported; builds it the first time, ten minutes.
+	@$(PREREQUISITES) api
+	SWANSONG_KUBERNETES=oldest cargo test --locked --package swansong --test e2e-api
+
 .PHONY: flaky
 flaky: ## Run `make unit` ten times beside a load on every core.
 	@tests/lint/flaky 10 cargo test --workspace --locked --quiet $(UNIT)

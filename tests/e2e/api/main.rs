@@ -7,6 +7,7 @@
 mod agent;
 mod agent_policy;
 mod certificates;
+mod chart;
 mod fault_dumps;
 mod faults;
 mod gateway;

@@ -1,6 +1,8 @@
 //! Snapshots of each rendered overlay.
 
-use crate::kustomize::{AGENT_OVERLAYS, GATEWAY_OVERLAYS, OVERLAYS, kustomize, root};
+use std::process::Command;
+
+use crate::kustomize::{AGENT_OVERLAYS, GATEWAY_OVERLAYS, OVERLAYS, kubectl, kustomize, root};
 
 #[test]
 fn overlays_render_to_their_snapshots() {
@@ -13,4 +15,12 @@ fn overlays_render_to_their_snapshots() {
             omit_expression => true,
         }, { insta::assert_snapshot!(name, rendered) });
     }
+}
+
+/// The chart's templates are made from the kustomizations; `e2e-api` compares what they render.
+#[test]
+fn the_charts_templates_are_current() {
+    let script = root().join("manifests/chart/generate");
+    let output = Command::new(script).arg("--check").env("KUBECTL", kubectl()).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -27,7 +27,7 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// The one named in `KUBECTL`, the one on the `PATH`, or that of the test cluster.
-fn kubectl() -> &'static Path {
+pub(crate) fn kubectl() -> &'static Path {
     static KUBECTL: LazyLock<PathBuf> = LazyLock::new(|| {
         let on_path = || {
             let mut folders = env::split_paths(&env::var_os("PATH")?).collect::<Vec<_>>().into_iter();

@@ -3,6 +3,7 @@
 //! No package registry carries kube-apiserver and its siblings as binaries, but the Go module
 //! proxy carries their source. `programs/go.mod` names them; the ordinary Go client builds them,
 //! once, into a cache. The folder's name is a hash of everything that decides the result.
+//! `SWANSONG_KUBERNETES=oldest` has tier `api` run the oldest Kubernetes that Swansong supports instead of the newest.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,11 +15,49 @@ use crate::prerequisites;
 use crate::process;
 use crate::{Error, Tier, cache};
 
-const GO_MOD: &str = include_str!("../programs/go.mod");
-const GO_SUM: &str = include_str!("../programs/go.sum");
+const NEWEST: Module = Module {
+    folder: "kubernetes",
+    go_mod: include_str!("../programs/go.mod"),
+    go_sum: include_str!("../programs/go.sum"),
+};
+const OLDEST: Module = Module {
+    folder: "kubernetes-oldest",
+    go_mod: include_str!("../programs/oldest/go.mod"),
+    go_sum: include_str!("../programs/oldest/go.sum"),
+};
+const HELM: Module = Module {
+    folder: "helm",
+    go_mod: include_str!("../programs/helm/go.mod"),
+    go_sum: include_str!("../programs/helm/go.sum"),
+};
 const PAUSE_SOURCE: &str = include_str!("../programs/pause.c");
 /// Part of the fingerprint: to be raised when the way of building changes.
 const RECIPE: &str = "2";
+
+/// A Go module that names programs, and the folder of the cache that they are kept in.
+struct Module {
+    folder: &'static str,
+    go_mod: &'static str,
+    go_sum: &'static str,
+}
+
+impl Module {
+    fn directory(&self) -> PathBuf {
+        let fingerprint = cache::fingerprint(&[RECIPE, self.go_mod, self.go_sum, PAUSE_SOURCE]);
+        cache::directory().join(self.folder).join(fingerprint)
+    }
+
+    /// The version that the module file requires of another module: `v1.…`.
+    fn version_of(&self, module: &str) -> &'static str {
+        let version = |line: &'static str| {
+            line.trim().trim_start_matches("require ").strip_prefix(module)?.strip_prefix(' ')
+        };
+        let found = self.go_mod.lines().find_map(version);
+        found
+            .and_then(|rest| rest.split_whitespace().next())
+            .unwrap_or_else(|| panic!("go.mod requires {module}"))
+    }
+}
 
 /// One program: its file name, the Go package, and about how long the first build takes.
 struct Source {
@@ -74,13 +113,37 @@ impl Programs {
 /// `progress` gets a line for each step. Processes that build at the same time wait for one another.
 pub fn ensure(tier: Tier, progress: &mut dyn FnMut(&str)) -> Result<Programs, Error> {
     let sources: Vec<_> = needed(tier).collect();
-    ensure_built(&sources, tier == Tier::Node, progress)
+    if tier == Tier::Api && std::env::var_os("SWANSONG_KUBERNETES").is_some_and(|version| version == "oldest")
+    {
+        return ensure_oldest(&sources, progress);
+    }
+    ensure_built(&NEWEST, &sources, tier == Tier::Node, progress)
 }
 
-fn ensure_built(sources: &[&Source], pause: bool, progress: &mut dyn FnMut(&str)) -> Result<Programs, Error> {
-    let fingerprint = cache::fingerprint(&[RECIPE, GO_MOD, GO_SUM, PAUSE_SOURCE]);
-    let directory = cache::directory().join("kubernetes").join(fingerprint);
-    let programs = Programs { directory };
+/// The oldest API server and kubectl, with the etcd of the newest.
+fn ensure_oldest(sources: &[&Source], progress: &mut dyn FnMut(&str)) -> Result<Programs, Error> {
+    let (kubernetes, etcd): (Vec<&Source>, Vec<&Source>) =
+        sources.iter().partition(|source| source.package.starts_with("k8s.io/"));
+    let newest = ensure_built(&NEWEST, &etcd, false, progress)?;
+    let programs = ensure_built(&OLDEST, &kubernetes, false, progress)?;
+    for source in etcd {
+        let path = programs.path(source.name);
+        if let Err(error) = std::os::unix::fs::symlink(newest.path(source.name), &path)
+            && !path.is_file()
+        {
+            return Err(Error::file("link", &path)(error));
+        }
+    }
+    Ok(programs)
+}
+
+fn ensure_built(
+    module: &Module,
+    sources: &[&Source],
+    pause: bool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Programs, Error> {
+    let programs = Programs { directory: module.directory() };
     let is_built = |name| programs.path(name).is_file();
     if sources.iter().all(|source| is_built(source.name)) && (!pause || is_built("pause")) {
         return Ok(programs);
@@ -89,7 +152,7 @@ fn ensure_built(sources: &[&Source], pause: bool, progress: &mut dyn FnMut(&str)
     if !missing.is_empty() {
         return Err(Error::Prerequisites(missing));
     }
-    build_missing(&programs, sources, pause, progress)?;
+    build_missing(module, &programs, sources, pause, progress)?;
     Ok(programs)
 }
 
@@ -99,6 +162,7 @@ fn needed(tier: Tier) -> impl Iterator<Item = &'static Source> {
 }
 
 fn build_missing(
+    definition: &Module,
     programs: &Programs,
     sources: &[&Source],
     pause: bool,
@@ -112,7 +176,8 @@ fn build_missing(
         progress("waiting for another process that builds the Kubernetes programs…");
         lock.lock().map_err(Error::file("lock", &lock_path))?;
     }
-    for (name, text) in [("go.mod", GO_MOD), ("go.sum", GO_SUM), ("pause.c", PAUSE_SOURCE)] {
+    let Module { go_mod, go_sum, .. } = definition;
+    for (name, text) in [("go.mod", *go_mod), ("go.sum", *go_sum), ("pause.c", PAUSE_SOURCE)] {
         let path = module.join(name);
         fs::write(&path, text).map_err(Error::file("write", &path))?;
     }
@@ -127,7 +192,7 @@ fn build_missing(
             index + 1
         ));
         let started = Instant::now();
-        build(programs, name, |output| go_build(&module, source.package, output))?;
+        build(programs, name, |output| go_build(&module, &linker_flags(definition), source.package, output))?;
         progress(&format!("built {name} in {} s", started.elapsed().as_secs()));
     }
     if pause && !programs.path("pause").is_file() {
@@ -153,10 +218,17 @@ fn build(programs: &Programs, name: &str, command: impl FnOnce(&Path) -> Command
     fs::rename(&unfinished, &path).map_err(Error::file("rename to", &path))
 }
 
-fn go_build(module: &Path, package: &str, output: &Path) -> Command {
-    let mut command = process::bound("go");
+/// A compiler that ends with the supervisor, or a plain one in other programs, such as a test that needs kubectl alone.
+fn compiler(name: &str) -> Command {
+    let program = std::env::current_exe();
+    let is_supervisor = program.is_ok_and(|path| path.file_name().is_some_and(|name| name == "testcluster"));
+    if is_supervisor { process::bound(name) } else { Command::new(name) }
+}
+
+fn go_build(module: &Path, linker_flags: &str, package: &str, output: &Path) -> Command {
+    let mut command = compiler("go");
     command
-        .args(["build", "-ldflags", &linker_flags(), "-o"])
+        .args(["build", "-ldflags", linker_flags, "-o"])
         .args([output.as_os_str(), package.as_ref()])
         .current_dir(module)
         .env("CGO_ENABLED", "0")
@@ -169,14 +241,18 @@ fn go_build(module: &Path, package: &str, output: &Path) -> Command {
 }
 
 fn compile(source: &Path, output: &Path) -> Command {
-    let mut command = process::bound("cc");
+    let mut command = compiler("cc");
     command.args(["-static", "-Os", "-s", "-o"]).args([output, source]);
     command
 }
 
 /// Without these, the API server reports a version of unexpanded placeholders, which clients compare.
-fn linker_flags() -> String {
-    let version = version();
+fn linker_flags(module: &Module) -> String {
+    if module.folder == HELM.folder {
+        let version = module.version_of("helm.sh/helm/v4");
+        return format!("-s -w -X helm.sh/helm/v4/internal/version.version={version}");
+    }
+    let version = module.version_of("k8s.io/kubernetes");
     let mut numbers = version.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or("1"), numbers.next().unwrap_or("0"));
     let values = [
@@ -193,12 +269,7 @@ fn linker_flags() -> String {
 
 /// The version of Kubernetes that is built, as its module file names it: `v1.…`.
 pub fn version() -> &'static str {
-    let requirement = |line: &'static str| line.trim().strip_prefix("k8s.io/kubernetes ");
-    GO_MOD
-        .lines()
-        .find_map(requirement)
-        .and_then(|rest| rest.split_whitespace().next())
-        .expect("go.mod requires k8s.io/kubernetes")
+    NEWEST.version_of("k8s.io/kubernetes")
 }
 
 /// [`ensure`] that prints its progress to standard error.
@@ -209,7 +280,13 @@ pub fn ensure_with_progress(tier: Tier) -> Result<Programs, Error> {
 /// The path of kubectl, which is built if need be, without the other programs.
 pub fn ensure_kubectl() -> Result<PathBuf, Error> {
     let kubectl: Vec<_> = API.iter().filter(|source| source.name == "kubectl").collect();
-    Ok(ensure_built(&kubectl, false, &mut print_progress)?.path("kubectl"))
+    Ok(ensure_built(&NEWEST, &kubectl, false, &mut print_progress)?.path("kubectl"))
+}
+
+/// The path of helm, which is built if need be.
+pub fn ensure_helm() -> Result<PathBuf, Error> {
+    let helm = Source { name: "helm", package: "helm.sh/helm/v4/cmd/helm", first_time: "3 minutes" };
+    Ok(ensure_built(&HELM, &[&helm], false, &mut print_progress)?.path("helm"))
 }
 
 fn print_progress(line: &str) {
@@ -224,13 +301,15 @@ mod tests {
     #[test]
     fn the_version_is_the_one_in_the_module_file() {
         assert!(version().starts_with("v1."), "{}", version());
-        assert!(linker_flags().contains(&format!("gitVersion={}", version())));
+        assert!(linker_flags(&NEWEST).contains(&format!("gitVersion={}", version())));
+        assert!(OLDEST.version_of("k8s.io/kubernetes").starts_with("v1.30."));
+        assert!(linker_flags(&HELM).ends_with(HELM.version_of("helm.sh/helm/v4")));
     }
 
     #[test]
     fn every_program_is_named_in_the_module_file() {
         for source in needed(Tier::Node) {
-            assert!(GO_MOD.contains(source.package), "{}", source.package);
+            assert!(NEWEST.go_mod.contains(source.package), "{}", source.package);
         }
     }
 }
