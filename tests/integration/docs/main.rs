@@ -5,6 +5,7 @@
 
 mod alerts;
 mod doctor;
+mod translations;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +33,7 @@ fn read(path: &Path) -> String {
 
 fn pages() -> Vec<PathBuf> {
     let mut pages = Vec::new();
-    for folder in ["", "docs", "docs/decisions"] {
+    for folder in ["", "docs", "docs/decisions", "docs/zh"] {
         for entry in fs::read_dir(root().join(folder)).expect("a folder") {
             let path = entry.expect("an entry").path();
             if path.extension().is_some_and(|extension| extension == "md") {
