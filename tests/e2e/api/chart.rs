@@ -68,9 +68,13 @@ const CHOICES: [Choice; 15] = [
             ("base", &[]),
             ("agent", &["agent-faults", "agent-gateway"]),
             ("gateway", &[]),
+            ("doctor", &[]),
             ("monitoring", &[]),
         ],
-        values: &[AGENT, "agent.mode=faults,gateway.enabled=true,monitoring.enabled=true"],
+        values: &[
+            AGENT,
+            "agent.mode=faults,gateway.enabled=true,doctor.enabled=true,monitoring.enabled=true",
+        ],
     },
 ];
 
