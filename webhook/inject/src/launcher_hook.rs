@@ -161,7 +161,7 @@ impl<'t> LauncherHook<'t> {
                 if directory == HOOK_FOLDER {
                     vec![json!({"name": VOLUME, "mountPath": HOOK_FOLDER, "readOnly": true})]
                 } else {
-                    FILES.map(|(file, _)| mount(directory, file)).to_vec()
+                    FILES.map(|(file, _)| mount(directory, file)).into()
                 }
             }
             Placement::Refused(reason) => {
@@ -235,15 +235,17 @@ impl<'t> LauncherHook<'t> {
     /// The annotations of the hook that neither the present configuration nor an earlier injection wrote.
     pub(crate) fn foreign_annotations(&self, own: Option<&Metadata<'_>>) -> Vec<&'static str> {
         let Some(own) = own.filter(|_| self.is_mounted) else { return Vec::new() };
+        let present = |key| own.annotation(key).map(|value| (key, value));
+        let module = present(LAUNCHER_HOOK_MODULE).filter(|(_, value)| *value != MODULE);
+        let pth = present(LAUNCHER_HOOK_PTH).filter(|(_, value)| *value != self.pth());
+        if module.is_none() && pth.is_none() {
+            return Vec::new();
+        }
         let recorded =
             own.annotation(INJECTED).and_then(|record| Record::parse(record).ok()).unwrap_or_default();
-        let expected = [(LAUNCHER_HOOK_MODULE, MODULE.to_owned()), (LAUNCHER_HOOK_PTH, self.pth())];
-        let is_foreign = |(key, expected): (&'static str, String)| {
-            let present = own.annotation(key)?;
-            let is_ours = present == expected || recorded.annotations.get(key) == Some(&summary(present));
-            (!is_ours).then_some(key)
-        };
-        expected.into_iter().filter_map(is_foreign).collect()
+        let is_ours = |key, value| recorded.annotations.get(key) == Some(&summary(value));
+        let foreign = module.into_iter().chain(pth).filter(|(key, value)| !is_ours(*key, value));
+        foreign.map(|(key, _)| key).collect()
     }
 
     fn pth(&self) -> String {

@@ -42,6 +42,7 @@ use self::operation::Operation;
 use self::policy::Policy;
 use self::reason::Reason;
 use self::report::{Outcome, Warning};
+pub use self::source::ObjectJson;
 use self::source::Source;
 use self::template::TemplateInjection;
 use self::view::{Metadata, Object, ShapeError};
@@ -65,21 +66,32 @@ use self::workload::WorkloadKind;
 /// When a field that a decision needs has the wrong type. The caller then doesn't change the object.
 pub fn inject(kind: WorkloadKind, json: &str, policy: &Policy) -> Result<Outcome, ShapeError> {
     let object = Object::parse(kind, json)?;
-    let policy = policy.for_namespace(object.metadata().present().map_or("", |own| own.namespace.text()));
-    let job = if kind == WorkloadKind::Pod { None } else { object.metadata().present() };
-    let mut outcome = inject_object(kind, &object, json, job, policy);
-    (outcome.notes, outcome.warnings) =
-        std::mem::take(&mut outcome.warnings).into_iter().partition(|message| message.reason.is_note());
-    Ok(outcome)
+    let parse = || serde_json::from_str(json).unwrap_or_default();
+    let json = ObjectJson { length: json.len(), parse: &parse };
+    Ok(inject_object(kind, &object, json, policy))
 }
 
-fn inject_object(
+/// As [`inject`], for an object that was read before.
+pub fn inject_object(
     kind: WorkloadKind,
     object: &Object<'_>,
-    json: &str,
-    job: Option<&Metadata<'_>>,
+    json: ObjectJson<'_>,
     policy: &Policy,
 ) -> Outcome {
+    let policy = policy.for_namespace(object.metadata().present().map_or("", |own| own.namespace.text()));
+    let mut outcome = inject_templates(kind, object, json, policy);
+    (outcome.notes, outcome.warnings) =
+        std::mem::take(&mut outcome.warnings).into_iter().partition(|message| message.reason.is_note());
+    outcome
+}
+
+fn inject_templates(
+    kind: WorkloadKind,
+    object: &Object<'_>,
+    json: ObjectJson<'_>,
+    policy: &Policy,
+) -> Outcome {
+    let job = if kind == WorkloadKind::Pod { None } else { object.metadata().present() };
     let templates = workload::templates(object);
     let mut outcome = Outcome::default();
     if !object.has_kind() {
@@ -105,7 +117,7 @@ fn inject_object(
         outcome.skip = Some(reason);
         return outcome;
     }
-    let source = Source::new(json);
+    let source = Source::new(json.parse);
     for (located, request) in templates.iter().zip(&request.templates) {
         let count = templates.len();
         let template = TemplateInjection { kind, located, job, policy, count, source: &source };
@@ -127,7 +139,7 @@ fn inject_object(
     if outcome.skip.is_none() {
         hazards::warn(kind, object, &templates, &mut outcome);
     }
-    if stored_length(kind, json.len(), &outcome.operations) > MAX_OBJECT {
+    if stored_length(kind, json.length, &outcome.operations) > MAX_OBJECT {
         return left_unchanged(Reason::ObjectTooLarge);
     }
     outcome

@@ -1,5 +1,6 @@
 //! Changes the annotations and labels of one object or template, and writes the record.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
@@ -76,9 +77,11 @@ impl MetadataChanges {
         let length = present_length - replaced_length + added + INJECTED.len() + record.len();
 
         let parent = format!("{path}/metadata");
-        let prepared = self.prepared.iter().map(|(key, text)| (*key, text.json.clone()));
-        let members = self.annotations.iter().map(|(key, value)| (*key, raw(value))).chain(prepared);
-        let members: BTreeMap<&str, Box<RawValue>> = members.chain([(INJECTED, raw(&record))]).collect();
+        let prepared = self.prepared.iter().map(|(key, text)| (*key, Cow::Borrowed(&*text.json)));
+        let members =
+            self.annotations.iter().map(|(key, value)| (*key, Cow::Owned(raw(value)))).chain(prepared);
+        let members: BTreeMap<&str, Cow<'static, RawValue>> =
+            members.chain([(INJECTED, Cow::Owned(raw(&record)))]).collect();
         match annotations {
             None => {
                 let metadata = BTreeMap::from([("annotations", members)]);

@@ -24,18 +24,18 @@ pub struct Operation {
     /// JSON pointer into the object.
     pub path: String,
     /// The new value as JSON text; `None` for [`Verb::Remove`].
-    pub value: Option<Box<RawValue>>,
+    pub value: Option<Cow<'static, RawValue>>,
 }
 
 impl Operation {
     /// An `add` of anything serialisable.
     pub fn add(path: String, value: &impl Serialize) -> Self {
-        Self { verb: Verb::Add, path, value: Some(raw(value)) }
+        Self { verb: Verb::Add, path, value: Some(Cow::Owned(raw(value))) }
     }
 
     /// A `replace` by anything serialisable.
     pub fn replace(path: String, value: &impl Serialize) -> Self {
-        Self { verb: Verb::Replace, path, value: Some(raw(value)) }
+        Self { verb: Verb::Replace, path, value: Some(Cow::Owned(raw(value))) }
     }
 
     /// A `remove` of the member at `path`.

@@ -6,20 +6,29 @@ use serde_json::{Map, Value};
 
 use crate::operation::{Operation, Verb};
 
-/// Parses the object when a container is copied for the first time, which few objects ask for.
+/// The JSON of an object that was read before.
+#[derive(Clone, Copy)]
+pub struct ObjectJson<'j> {
+    /// Length of its text in bytes, or more.
+    pub length: usize,
+    /// Parses it into a tree, which few objects need.
+    pub parse: &'j dyn Fn() -> Value,
+}
+
+/// Parses the object when a container is copied for the first time.
 pub(crate) struct Source<'j> {
-    json: &'j str,
+    parse: &'j dyn Fn() -> Value,
     parsed: OnceCell<Value>,
 }
 
 impl<'j> Source<'j> {
-    pub(crate) const fn new(json: &'j str) -> Self {
-        Self { json, parsed: OnceCell::new() }
+    pub(crate) const fn new(parse: &'j dyn Fn() -> Value) -> Self {
+        Self { parse, parsed: OnceCell::new() }
     }
 
     /// The container at a JSON pointer.
     pub(crate) fn container(&self, pointer: &str) -> Map<String, Value> {
-        let parsed = self.parsed.get_or_init(|| serde_json::from_str(self.json).unwrap_or_default());
+        let parsed = self.parsed.get_or_init(self.parse);
         parsed.pointer(pointer).and_then(Value::as_object).cloned().unwrap_or_default()
     }
 

@@ -7,8 +7,8 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-use super::Request;
 use super::name::Names;
+use super::request::Request;
 use swansong_inject::view::{Slot, Text};
 
 /// What was found; the object itself is never among it.
@@ -77,15 +77,10 @@ impl<'de> Visitor<'de> for Fill<'_, 'de> {
                 (Level::Review, "request") => {
                     map.next_value_seed(Fill { head: &mut *head, level: Level::Request })?;
                 }
-                (Level::Request, "uid") => head.request.uid = map.next_value()?,
-                (Level::Request, "kind") => head.request.kind = map.next_value()?,
-                (Level::Request, "subResource") => head.request.sub_resource = map.next_value()?,
-                (Level::Request, "name") => head.request.name = map.next_value()?,
-                (Level::Request, "namespace") => head.request.namespace = map.next_value()?,
-                (Level::Request, "operation") => head.request.operation = map.next_value()?,
                 (Level::Request, "object") => {
                     map.next_value_seed(Fill { head: &mut *head, level: Level::Object })?;
                 }
+                (Level::Request, key) if head.request.read_member(key, &mut map)? => {}
                 (Level::Object, "metadata") => {
                     map.next_value_seed(Fill { head: &mut *head, level: Level::Metadata })?;
                     return Err(A::Error::custom("found"));

@@ -1,12 +1,13 @@
 //! From the body of an admission review to the body of its response: pure and synchronous.
 //!
-//! The object isn't deserialized into a tree: the envelope of the review is read field by field, and the core gets the
-//! object as raw text. An object that the core can't process is admitted with a warning, unless the configuration says to
+//! The object isn't deserialized into a tree: one pass over the body reads the envelope and the core's view of the object
+//! ([`request`]). An object that the core can't process is admitted with a warning, unless the configuration says to
 //! deny it.
 
 mod audit;
 mod head;
 mod name;
+mod request;
 mod response;
 mod trim;
 
@@ -14,24 +15,22 @@ mod trim;
 mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::str;
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use strum::{IntoStaticStr, VariantArray};
 
 use self::head::Head;
 use self::name::Object;
 pub use self::name::Subject;
+use self::request::{ReceivedObject, Request, text};
 use crate::config::{Config, Strictness};
 use crate::ready_nodes::ReadyNodes;
 use swansong_api::labels::DUMP_READY;
 use swansong_inject::policy::NodeReadiness;
 use swansong_inject::reason::Reason;
 use swansong_inject::report::{Outcome, Warning};
-use swansong_inject::view::{ShapeError, Slot, Text};
+use swansong_inject::view::ShapeError;
 use swansong_inject::workload::WorkloadKind;
-use swansong_inject::{self, node_readiness};
+use swansong_inject::{self, ObjectJson, node_readiness};
 
 /// The only supported version of reviews, which every supported API server sends.
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -137,49 +136,6 @@ pub enum NotAReview {
     NoUid,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Review<'a> {
-    #[serde(borrow, default)]
-    api_version: Slot<Text<'a>>,
-    #[serde(borrow, default)]
-    kind: Slot<Text<'a>>,
-    #[serde(borrow, default)]
-    request: Slot<Request<'a>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct Request<'a> {
-    #[serde(borrow, default)]
-    uid: Slot<Text<'a>>,
-    #[serde(borrow, default)]
-    kind: Slot<GroupVersionKind<'a>>,
-    #[serde(borrow, default)]
-    sub_resource: Slot<Text<'a>>,
-    #[serde(borrow, default)]
-    name: Slot<Text<'a>>,
-    #[serde(borrow, default)]
-    namespace: Slot<Text<'a>>,
-    #[serde(borrow, default)]
-    operation: Slot<Text<'a>>,
-    #[serde(borrow, default)]
-    object: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct GroupVersionKind<'a> {
-    #[serde(borrow, default)]
-    group: Slot<Text<'a>>,
-    #[serde(borrow, default)]
-    kind: Slot<Text<'a>>,
-}
-
-/// Absent, `null` and empty mean the same in the API.
-fn text<'s>(slot: &'s Slot<Text<'_>>) -> &'s str {
-    slot.present().map_or("", |text| text)
-}
-
 /// Processes the review in `body`; `ready` says whether there are nodes that a job may be made to require.
 ///
 /// # Errors
@@ -187,8 +143,14 @@ fn text<'s>(slot: &'s Slot<Text<'_>>) -> &'s str {
 /// When the body isn't a review; the response is then HTTP 400.
 pub fn answer<'a>(body: &'a [u8], config: &Config, ready: ReadyNodes) -> Result<Answer<'a>, NotAReview> {
     let policy = config.policy();
-    answer_with(body, config.strictness(), |kind, json| {
-        let mut outcome = swansong_inject::inject(kind, json, policy)?;
+    answer_with(body, config.strictness(), |kind, object| {
+        let mut outcome = match object {
+            ReceivedObject::Read(object) => {
+                let json = ObjectJson { length: body.len(), parse: &|| Request::object_tree(body) };
+                swansong_inject::inject_object(kind, object, json, policy)
+            }
+            ReceivedObject::Raw(json) => swansong_inject::inject(kind, json.get(), policy)?,
+        };
         if policy.node_readiness == NodeReadiness::Require {
             outcome.warnings.extend(may_stay_pending(&outcome, ready));
         }
@@ -218,19 +180,19 @@ fn may_stay_pending(outcome: &Outcome, ready: ReadyNodes) -> Option<Warning> {
 fn answer_with(
     body: &[u8],
     strictness: Strictness,
-    core: impl FnOnce(WorkloadKind, &str) -> Result<Outcome, ShapeError>,
+    core: impl FnOnce(WorkloadKind, &ReceivedObject<'_>) -> Result<Outcome, ShapeError>,
 ) -> Result<Answer<'_>, NotAReview> {
-    let request = read(body)?;
+    let request = Request::read(body)?;
     if text(&request.uid).is_empty() {
         return Err(NotAReview::NoUid);
     }
-    let handled = handled_kind(&request);
-    let Decision { verdict, outcome, warning } = match target(&request, handled) {
-        Ok((kind, json)) => Decision::of(strictness, catch_unwind(AssertUnwindSafe(|| core(kind, json)))),
+    let handled = request.handled_kind();
+    let Decision { verdict, outcome, warning } = match target(&request) {
+        Ok((kind, object)) => Decision::of(strictness, catch_unwind(AssertUnwindSafe(|| core(kind, object)))),
         Err(reason) => Decision::skipped(reason),
     };
     let Request { uid, namespace, name, object, .. } = request;
-    let subject = Subject { namespace, name, object: Object::Raw(object) };
+    let subject = Subject { namespace, name, object: object.into() };
     let warnings = outcome.as_ref().map_or(&[][..], |outcome| &outcome.warnings);
     let warnings: Vec<&Warning> = warnings.iter().chain(&warning).collect();
     let body = response::write(text(&uid), verdict, outcome.as_ref(), &warnings, &subject);
@@ -247,9 +209,9 @@ pub fn admit_unprocessed<'a>(head: &'a [u8], reason: Reason, config: &Config) ->
     if (text(&api_version), text(&kind)) != (API_VERSION, KIND) || text(&request.uid).is_empty() {
         return None;
     }
-    let handled = handled_kind(&request);
+    let handled = request.handled_kind();
     // The operation comes after the other fields that decide whether the review applies.
-    let passed_over = request.operation.present().and_then(|_| applicable_kind(&request, handled).err());
+    let passed_over = request.operation.present().and_then(|_| request.applicable_kind().err());
     let Decision { verdict, warning, .. } = match passed_over {
         Some(reason) => Decision::skipped(reason),
         None => Decision::unprocessed(config.strictness(), Verdict::Shed(reason), untimely(reason)),
@@ -270,30 +232,6 @@ const fn untimely(reason: Reason) -> &'static str {
     }
 }
 
-fn read(body: &[u8]) -> Result<Request<'_>, NotAReview> {
-    // One check for all strings, which the parser would otherwise check one by one.
-    let body = str::from_utf8(body).map_err(|error| NotAReview::Unreadable(error.to_string()))?;
-    let review: Review<'_> =
-        serde_json::from_str(body).map_err(|error| NotAReview::Unreadable(error.to_string()))?;
-    let (api_version, kind) = (text(&review.api_version), text(&review.kind));
-    if (api_version, kind) != (API_VERSION, KIND) {
-        let (api_version, kind) = (trim::cut(api_version, 64), trim::cut(kind, 64));
-        return Err(NotAReview::Unknown { api_version, kind });
-    }
-    match review.request {
-        Slot::Present(request) => Ok(request),
-        Slot::Absent | Slot::Null => Err(NotAReview::NoRequest),
-    }
-}
-
-/// The kind of the request, if it is one that is changed online. Templates of other kinds are never: their controllers
-/// would see a difference to what they asked for, and act on it again and again.
-fn handled_kind(request: &Request<'_>) -> Option<WorkloadKind> {
-    let kind = request.kind.present()?;
-    WorkloadKind::of_group(text(&kind.group), text(&kind.kind))
-        .filter(|kind| matches!(kind, WorkloadKind::Pod | WorkloadKind::AscendJob | WorkloadKind::VolcanoJob))
-}
-
 const fn label(kind: Option<WorkloadKind>) -> Kind {
     match kind {
         Some(WorkloadKind::Pod) => Kind::Pod,
@@ -304,24 +242,10 @@ const fn label(kind: Option<WorkloadKind>) -> Kind {
 }
 
 /// The object for the core, or why it is skipped.
-fn target<'r>(
-    request: &'r Request<'_>,
-    kind: Option<WorkloadKind>,
-) -> Result<(WorkloadKind, &'r str), Reason> {
-    let kind = applicable_kind(request, kind)?;
-    let object = request.object.ok_or(Reason::NoObject)?;
-    Ok((kind, object.get()))
-}
-
-/// The kind, or why the review doesn't apply, for any object.
-fn applicable_kind(request: &Request<'_>, kind: Option<WorkloadKind>) -> Result<WorkloadKind, Reason> {
-    if text(&request.operation) != "CREATE" {
-        return Err(Reason::NotCreate);
-    }
-    if !text(&request.sub_resource).is_empty() {
-        return Err(Reason::Subresource);
-    }
-    kind.ok_or(Reason::KindNotHandled)
+fn target<'r, 'a>(request: &'r Request<'a>) -> Result<(WorkloadKind, &'r ReceivedObject<'a>), Reason> {
+    let kind = request.applicable_kind()?;
+    let object = request.object.as_ref().ok_or(Reason::NoObject)?;
+    Ok((kind, object))
 }
 
 struct Decision {

@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::value::RawValue;
 
 use super::head::Head;
-use super::text;
+use super::request::{ReceivedObject, text};
 use swansong_inject::view::{Slot, Text};
 
 /// Names an object in logs: `namespace/name`, or `namespace/prefix*` before the API server has made a name from the
@@ -26,6 +26,21 @@ pub(super) enum Object<'a> {
     Raw(Option<&'a RawValue>),
     /// The search result.
     Searched(Names<'a>),
+}
+
+impl<'a> From<Option<ReceivedObject<'a>>> for Object<'a> {
+    fn from(object: Option<ReceivedObject<'a>>) -> Self {
+        match object {
+            Some(ReceivedObject::Raw(raw)) => Self::Raw(Some(raw)),
+            Some(ReceivedObject::Read(object)) => {
+                Self::Searched(object.metadata().present().map_or_else(Names::default, |metadata| Names {
+                    name: metadata.name.clone(),
+                    generate_name: metadata.generate_name.clone(),
+                }))
+            }
+            None => Self::Raw(None),
+        }
+    }
 }
 
 impl<'a> Object<'a> {

@@ -3,14 +3,14 @@
 //! It is a separate struct, since kube writes `patch` as an array of numbers where the API requires base64 text
 //! (kube-rs/kube#1781).
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::STANDARD;
 use serde::Serialize;
 
 use super::audit::Annotations;
 use super::name::Subject;
 use super::trim::{cut, printable};
 use super::{API_VERSION, KIND, Verdict};
+use swansong_inject::operation::Operation;
 use swansong_inject::reason::Reason;
 use swansong_inject::report::{Outcome, Warning};
 
@@ -20,8 +20,8 @@ const MOST_WARNINGS: usize = 8;
 /// The longest warning, in bytes. The API server cuts at 256 characters.
 const LONGEST_WARNING: usize = 240;
 
-/// Room for the usual patch of a Pod, and for the usual answer without its patch.
-const PATCH: usize = 1536;
+/// Room for an operation without its path and value, and for the usual answer without its patch.
+const OPERATION: usize = 48;
 const ENVELOPE: usize = 1024;
 
 #[derive(Serialize)]
@@ -61,7 +61,7 @@ pub(super) fn write(
     subject: &Subject<'_>,
 ) -> Vec<u8> {
     let operations = outcome.map_or(&[][..], |outcome| &outcome.operations);
-    let patch = if operations.is_empty() { Vec::new() } else { to_json(operations, PATCH) };
+    let patch = if operations.is_empty() { Vec::new() } else { to_json(operations, length(operations)) };
     let review = Review {
         api_version: API_VERSION,
         kind: KIND,
@@ -73,7 +73,7 @@ pub(super) fn write(
             warnings: shown_warnings(warnings),
         },
     };
-    let mut json = to_json(&review, ENVELOPE + base64_length(patch.len()));
+    let mut json = to_json(&review, ENVELOPE + STANDARD.encoded_length(patch.len()));
     // The API server refuses a patchType without a patch.
     if !patch.is_empty() {
         append_patch(&mut json, &patch);
@@ -88,15 +88,16 @@ fn append_patch(json: &mut Vec<u8>, patch: &[u8]) {
     debug_assert!(json.ends_with(END), "the response is the review's last member");
     json.truncate(json.len() - END.len());
     json.extend_from_slice(br#","patchType":"JSONPatch","patch":""#);
-    let start = json.len();
-    json.resize(start + base64_length(patch.len()), 0);
-    STANDARD.encode_slice(patch, &mut json[start..]).expect("base64 makes four bytes of three");
+    STANDARD.encode_append(patch, json);
     json.push(b'"');
     json.extend_from_slice(END);
 }
 
-const fn base64_length(bytes: usize) -> usize {
-    bytes.div_ceil(3) * 4
+/// About as many bytes as the operations have as JSON.
+fn length(operations: &[Operation]) -> usize {
+    let values =
+        operations.iter().map(|operation| operation.value.as_ref().map_or(0, |value| value.get().len()));
+    values.zip(operations).map(|(value, operation)| OPERATION + operation.path.len() + value).sum()
 }
 
 /// Only strings, numbers, sequences and string-keyed maps are passed in, for which serialisation into memory has no way

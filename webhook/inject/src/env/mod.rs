@@ -74,6 +74,8 @@ pub(super) struct EnvInjection<'s, 'o, 'a, 'p> {
     policy: &'p Policy,
     pod: PodContext,
     additions: Vec<NewVar<'p>>,
+    /// The indices of the entries whose value may refer to another variable.
+    referring: Vec<usize>,
     record: &'s mut ContainerRecord,
     /// JSON pointer of the container.
     path: &'s str,
@@ -88,7 +90,11 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         path: &'s str,
         record: &'s mut ContainerRecord,
     ) -> Self {
-        Self { context, container, policy, pod, additions: Vec::new(), record, path }
+        let entries = container.env.items().iter().enumerate();
+        let referring =
+            entries.filter(|(_, entry)| entry.value.text().contains("$(")).map(|(index, _)| index);
+        let referring = referring.collect();
+        Self { context, container, policy, pod, additions: Vec::new(), referring, record, path }
     }
 
     /// Adds the missing variables in the documented order.
@@ -222,10 +228,10 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
     /// Adds an entry before the first one from index `from` on that refers to it, because the kubelet resolves `$(NAME)`
     /// only from earlier entries.
     fn add(&mut self, name: &'p str, value: NewValue<'p>, from: usize) {
-        let mut present = self.container.env.items().iter().enumerate().skip(from);
-        let referring =
-            present.find(|(_, entry)| entry.value.present().is_some_and(|value| refers_to(value, name)));
-        let before = referring.map_or(usize::MAX, |(index, _)| index);
+        let entries = self.container.env.items();
+        let mut referring = self.referring.iter().copied().filter(|index| *index >= from);
+        let before =
+            referring.find(|index| refers_to(entries[*index].value.text(), name)).unwrap_or(usize::MAX);
         if name != LD_PRELOAD {
             value.record(name, self.record);
         }

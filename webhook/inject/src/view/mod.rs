@@ -10,6 +10,7 @@ mod volume;
 mod workload;
 
 use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer};
 use swansong_api::{annotations, labels};
 
 pub use self::affinity::{
@@ -185,6 +186,22 @@ pub struct ShapeError {
     pub field: String,
     /// What is wrong with the field.
     pub message: String,
+}
+
+/// Reads an object of a kind; `None` for `null`.
+#[derive(Debug, Clone, Copy)]
+pub struct ObjectOf(pub WorkloadKind);
+
+impl<'de> DeserializeSeed<'de> for ObjectOf {
+    type Value = Option<Object<'de>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        if self.0 == WorkloadKind::Pod {
+            Ok(Option::deserialize(deserializer)?.map(Object::Pod))
+        } else {
+            Ok(Option::deserialize(deserializer)?.map(Object::Workload))
+        }
+    }
 }
 
 impl<'a> Object<'a> {

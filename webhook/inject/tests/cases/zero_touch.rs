@@ -188,6 +188,8 @@ fn manager_of_a_guaranteed_pod_requests_its_limits() {
 
 #[test]
 fn only_the_pod_of_rank_zero_gets_a_manager_and_only_where_it_can_run() {
+    use NativeSidecars::{Supported, Unknown, Unsupported};
+
     let rank = |rank: &str| ascend(json!({"env": [{"name": "RANK", "value": rank}]}));
     let mut volcano = ascend(json!({}));
     volcano["metadata"]["labels"] = json!({"volcano.sh/job-name": "j"});
@@ -202,7 +204,6 @@ fn only_the_pod_of_rank_zero_gets_a_manager_and_only_where_it_can_run() {
         manager: ManagerPolicy { sidecar: true, native_sidecars, ..ManagerPolicy::default() },
         ..Policy::default()
     };
-    use NativeSidecars::{Supported, Unknown, Unsupported};
     for (object, policy, added, warned) in [
         (rank("0"), on(Supported), true, None),
         (long, on(Supported), true, None),
