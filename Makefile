@@ -33,8 +33,8 @@ help: ## List what can be made.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## See one annotation make a job ready to dump, on a real Kubernetes on this machine.
-	@$(PREREQUISITES) node
+demo: ## See a job with one annotation save its checkpoint when a device fails, on a real Kubernetes on this machine; DEMO=quick: only the injection.
+	@$(PREREQUISITES) node demo
 	@$(WITH_KUBERNETES) node cargo build --locked --package swansong --package swansong-demo --package swansong-testcluster --bin swansong --bin demo --bin testcluster
 	@"$${CARGO_TARGET_DIR:-target}/debug/demo"
 
@@ -73,10 +73,10 @@ soak: ## Long runs, more than an hour: a million reviews, a thousand kills; repl
 
 .PHONY: prerequisites
 prerequisites: ## Install what the tests need (on Debian, as root), or print the commands that do.
-	@$(PREREQUISITES) api
-	@$(PREREQUISITES) node || printf '\n\033[1;33m%s\033[0m\n\n' \
+	@$(PREREQUISITES) test '$(MAKECMDGOALS)'
+	@$(PREREQUISITES) node '$(MAKECMDGOALS)' || printf '\n\033[1;33m%s\033[0m\n\n' \
 	  'NO TEST WILL START A POD: this machine lacks what is listed above. The other tests run.'
-	@$(PREREQUISITES) training || printf '\n\033[1;33m%s\033[0m\n\n' \
+	@$(PREREQUISITES) training '$(MAKECMDGOALS)' || printf '\n\033[1;33m%s\033[0m\n\n' \
 	  'NO TEST WILL RUN TORCH: this machine lacks what is listed above. The other tests run.'
 
 .PHONY: fmt
@@ -93,7 +93,7 @@ clippy:
 
 .PHONY: doc
 doc:
-	RUSTDOCFLAGS='--deny warnings' cargo doc --workspace --no-deps --locked --quiet
+	RUSTDOCFLAGS='--deny warnings' cargo doc --workspace --no-deps --locked
 
 .PHONY: lint
 lint: words fmt-check clippy doc deny ## Words, format, clippy, documentation and dependencies, without tests.
@@ -159,6 +159,11 @@ image: ## Make the image IMAGE as target/image/swansong.tar, without engine and 
 	  $(addprefix --library ,$(DRIVER_NEEDS))
 	@echo 'target/image/swansong.tar holds $(IMAGE); load it on each node that may run it:'
 	@echo '  ctr --namespace k8s.io images import swansong.tar'
+
+.PHONY: containerfile
+containerfile: ## Build manifests/Containerfile with buildah, with base images that are made here, and run the image.
+	@$(PREREQUISITES) containerfile containerfile
+	@tests/support/containerfile.sh
 
 .PHONY: kustomization
 kustomization:

@@ -1,8 +1,4 @@
-//! `make demo`: a job that says `recover-strategy: "dump"` comes out ready to dump, and runs.
-
-mod screen;
-mod tour;
-mod view;
+//! `make demo`: a job that says `recover-strategy: "dump"` is ready to dump, and dumps when a device fails.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -10,12 +6,17 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use swansong_demo::screen::Screen;
+use swansong_demo::tour::{Length, Tour};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// See a training job become ready for its dying checkpoint, on a real Kubernetes on this machine.
+/// See a training job become ready for its dying checkpoint and save it, on a real Kubernetes on this machine.
 #[derive(Parser)]
 #[command(name = "demo")]
 struct Arguments {
+    /// quick: the injection only; full: also a fault of a device.
+    #[arg(long, env = "DEMO", value_enum, default_value_t = Length::Full)]
+    length: Length,
     /// Keep the cluster until Ctrl-C even without a terminal.
     #[arg(long)]
     keep: bool,
@@ -48,22 +49,24 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            screen::failure(&format!("{error:#}"));
+            eprintln!("demo: {error:#}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Whether every link of the chain held.
+/// Whether everything was as it should be.
 fn run(arguments: &Arguments) -> Result<bool> {
-    let tour = tour::Tour {
+    let tour = Tour {
         swansong: arguments.swansong()?,
         definitions: arguments.definitions.clone().unwrap_or_else(swansong_demo::definitions::file),
         keep: arguments.keep || (std::io::stdin().is_terminal() && std::io::stdout().is_terminal()),
+        length: arguments.length,
+        time_factor: 1.0,
     };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
-    let result = runtime.block_on(async { tour.run(interrupted()?).await });
+    let result = runtime.block_on(async { tour.run(&Screen::standard(), interrupted()?).await });
     // A cluster that is still starting isn't waited for: it ends when it sees that this process is gone.
     runtime.shutdown_background();
     result

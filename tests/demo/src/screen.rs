@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// How a line is coloured.
@@ -27,27 +28,39 @@ impl Tone {
     }
 }
 
-/// Standard output, with colours where they are wanted.
-pub(crate) struct Screen {
-    output: io::Stdout,
+/// What begins an act; everything up to the next one fits on one screen of a terminal.
+pub const ACT: &str = "── ";
+/// Longer lines would be broken by a terminal.
+const WIDTH: usize = 120;
+
+/// An output with colours where they are wanted.
+pub struct Screen {
+    output: Mutex<Box<dyn Write + Send>>,
     colours: bool,
     started: Instant,
 }
 
 impl Screen {
-    pub(crate) fn new() -> Self {
+    /// Writes to standard output.
+    pub fn standard() -> Self {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let output = io::stdout();
-        Self { colours: output.is_terminal() && !unwanted, output, started: Instant::now() }
+        Self { colours: io::stdout().is_terminal() && !unwanted, ..Self::new(io::stdout()) }
+    }
+
+    /// Writes to any output, without colours.
+    pub fn new(output: impl Write + Send + 'static) -> Self {
+        Self { output: Mutex::new(Box::new(output)), colours: false, started: Instant::now() }
     }
 
     pub(crate) fn line(&self, text: impl Display) {
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         // The reader may have closed the output; the cluster still has to be stopped in order.
-        let _ = writeln!(&self.output, "{text}");
+        let _ = writeln!(output, "{text}").and_then(|()| output.flush());
     }
 
-    /// A coloured line.
+    /// A coloured line, cut where it is too long.
     pub(crate) fn tinted(&self, tone: Tone, text: impl Display) {
+        let text = cut(&text.to_string());
         if self.colours {
             self.line(format_args!("\u{1b}[{}m{text}\u{1b}[0m", tone.code()));
         } else {
@@ -55,17 +68,29 @@ impl Screen {
         }
     }
 
-    /// What begins now, with the seconds that have gone by.
+    /// What is done now, with the seconds that have gone by.
     pub(crate) fn step(&self, text: &str) {
-        self.line("");
         self.tinted(Tone::Heading, format_args!("[{:>2} s] {text}", self.started.elapsed().as_secs()));
+    }
+
+    /// A heading of what follows.
+    pub(crate) fn act(&self, title: &str) {
+        self.line("");
+        self.tinted(Tone::Heading, format_args!("{ACT}{title}"));
     }
 
     /// Text with a margin.
     pub(crate) fn block(&self, text: &str) {
         for line in text.lines() {
-            self.line(format_args!("    {line}"));
+            self.line(format_args!("    {}", cut(line)));
         }
+    }
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(WIDTH) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
     }
 }
 

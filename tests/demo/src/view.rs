@@ -1,10 +1,7 @@
 //! Objects as text.
 
-use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::{Container, EnvVar, Pod};
 use serde_json::{Map, Value};
 use similar::{ChangeTag, TextDiff};
-use swansong_demo::operator::CONTAINER;
 
 use crate::screen::{Screen, Tone};
 
@@ -12,14 +9,18 @@ use crate::screen::{Screen, Tone};
 const BOOKKEEPING: [&str; 6] =
     ["creationTimestamp", "generation", "managedFields", "namespace", "resourceVersion", "uid"];
 
+/// Longer runs of changed lines are shortened.
+const LONGEST_RUN: usize = 14;
+const SHOWN_OF_LONGER: usize = 3;
+
 /// An object as YAML, keys in the order of the alphabet as the API server has them, its bookkeeping
-/// left out.
-pub(crate) fn yaml(object: &Value) -> Result<String> {
+/// left out and texts of several lines named only.
+pub(crate) fn yaml(object: &Value) -> Result<String, serde_saphyr::ser::Error> {
     let mut object = sorted(object);
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.retain(|key, _| !BOOKKEEPING.contains(&key.as_str()));
     }
-    serde_saphyr::to_string(&object).context("write an object as YAML")
+    serde_saphyr::to_string(&object)
 }
 
 fn sorted(value: &Value) -> Value {
@@ -30,52 +31,38 @@ fn sorted(value: &Value) -> Value {
             Value::Object(Map::from_iter(entries))
         }
         Value::Array(items) => items.iter().map(sorted).collect(),
+        Value::String(text) if text.contains('\n') => format!("({} lines)", text.lines().count()).into(),
         other => other.clone(),
     }
 }
 
-/// Shows what changed between two texts, and all around it.
+/// Shows what changed between two texts, each change below the line above it; the rest is folded.
 pub(crate) fn diff(screen: &Screen, before: &str, after: &str) {
-    for change in TextDiff::from_lines(before, after).iter_all_changes() {
-        let line = change.value().trim_end();
-        match change.tag() {
-            ChangeTag::Insert => screen.tinted(Tone::Good, format_args!("  + {line}")),
-            ChangeTag::Delete => screen.tinted(Tone::Bad, format_args!("  - {line}")),
-            ChangeTag::Equal => screen.tinted(Tone::Faint, format_args!("    {line}")),
+    let diff = TextDiff::from_lines(before, after);
+    let changes: Vec<_> = diff.iter_all_changes().map(|change| (change.tag(), change.value())).collect();
+    let mut above = None;
+    for run in changes.chunk_by(|(one, _), (other, _)| one == other) {
+        let (tag, last) = run[run.len() - 1];
+        let (mark, tone) = match tag {
+            ChangeTag::Insert => ('+', Tone::Good),
+            ChangeTag::Delete => ('-', Tone::Bad),
+            ChangeTag::Equal => {
+                above = Some((run.len() - 1, last));
+                continue;
+            }
+        };
+        if let Some((folded, line)) = above.take() {
+            let fold = if folded > 0 { format!("  # {folded} lines more above") } else { String::new() };
+            screen.tinted(Tone::Faint, format_args!("    {}{fold}", line.trim_end()));
+        }
+        let shown = if run.len() > LONGEST_RUN { SHOWN_OF_LONGER } else { run.len() };
+        for (_, line) in &run[..shown] {
+            screen.tinted(tone, format_args!("  {mark} {}", line.trim_end()));
+        }
+        if shown < run.len() {
+            screen.tinted(Tone::Faint, format_args!("  {mark} # {} lines more", run.len() - shown));
         }
     }
-}
-
-/// Shows the variables and ports of a pod's training container; those that Swansong added are highlighted.
-pub(crate) fn container(screen: &Screen, pod: &Pod) {
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    for container in containers.filter(|container| container.name == CONTAINER) {
-        for variable in container.env.iter().flatten() {
-            let tone = if ours(&variable.name) { Tone::Good } else { Tone::Faint };
-            let mark = if ours(&variable.name) { '+' } else { ' ' };
-            screen.tinted(tone, format_args!("  {mark} {}={}", variable.name, value(variable)));
-        }
-        screen.line(format_args!("    ports: {}", ports(container)));
-    }
-}
-
-fn ours(name: &str) -> bool {
-    matches!(name, "LD_PRELOAD" | "POD_IP" | "TASKD_PROCESS_ENABLE" | "TTP_PORT")
-}
-
-fn value(variable: &EnvVar) -> String {
-    let field = variable.value_from.as_ref().and_then(|source| source.field_ref.as_ref());
-    match (&variable.value, field) {
-        (Some(value), _) => value.clone(),
-        (None, Some(field)) => format!("<{}>", field.field_path),
-        (None, None) => String::new(),
-    }
-}
-
-fn ports(container: &Container) -> String {
-    let ports = container.ports.iter().flatten();
-    let ports = ports.map(|port| format!("{} {}", port.container_port, port.name.as_deref().unwrap_or("-")));
-    ports.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, LogParams, PostParams};
 use serde_json::{Value, json};
+use swansong_demo::python_image;
 use swansong_inject::launcher_hook::{self, MODULE};
 use swansong_testcluster::{Cluster, eventually};
 use tokio::sync::OnceCell;
 
-use crate::python_image::{self, SITE};
 use crate::rig::cluster;
 
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -42,7 +42,7 @@ async fn it_is_loaded_in_an_image_that_has_the_site_directory() {
         (json!({"runAsUser": 0, "capabilities": {"drop": ["ALL"]}}), 0),
         (json!({"runAsUser": 1000, "runAsGroup": 1000, "allowPrivilegeEscalation": false}), 1000),
     ] {
-        let output = run(cluster, SITE, IS_LOADED, &context).await;
+        let output = run(cluster, python_image::site().unwrap(), IS_LOADED, &context).await;
         assert_eq!(output, format!("True {user}\n"), "{context}");
     }
 }
@@ -58,7 +58,9 @@ async fn a_container_whose_image_lacks_the_site_directory_starts_without_it() {
 #[tokio::test]
 async fn a_pod_is_deletable_while_it_waits() {
     let Some(cluster) = cluster_with_image().await else { return };
-    let (pods, name) = start(cluster, SITE, LAUNCHER, &json!({"readOnlyRootFilesystem": true})).await;
+    let (pods, name) =
+        start(cluster, python_image::site().unwrap(), LAUNCHER, &json!({"readOnlyRootFilesystem": true}))
+            .await;
     eventually("the launcher waits", TIMEOUT, || async {
         let log = pods.logs(&name, &LogParams::default()).await.map_err(|error| error.to_string())?;
         if log.contains("exit ordered: waiting for 2 connections") { Ok(()) } else { Err(log) }
@@ -84,7 +86,7 @@ pub(crate) async fn cluster_with_image() -> Option<&'static Cluster> {
     LOADED
         .get_or_init(|| async {
             let folder = tempfile::tempdir().unwrap();
-            cluster.load_image(&python_image::build(folder.path())).await.unwrap();
+            cluster.load_image(&python_image::build(folder.path()).unwrap()).await.unwrap();
         })
         .await;
     Some(cluster)

@@ -5,6 +5,7 @@
 
 mod agent;
 mod chain;
+mod demo;
 mod launcher_hook;
-mod python_image;
+mod policies;
 mod rig;

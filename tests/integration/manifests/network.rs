@@ -1,4 +1,4 @@
-//! The NetworkPolicy's rules, which the test cluster's CNI doesn't enforce.
+//! The rules of the webhook's NetworkPolicy in every overlay; `tests/e2e/node/policies.rs` has them enforced.
 
 use serde_json::{Value, json};
 

@@ -27,11 +27,12 @@ compile() {
     unset GOFLAGS
     # shellcheck disable=SC2086
     all=$(go list -deps $packages | wc -l)
+    # Go may name a package more than once. Without fflush the lines wait for the end where the output is no terminal.
     # shellcheck disable=SC2086
     go list -export -deps -v -f '' $packages 2>&1 | awk -v all="$all" '
-        /^[^ ]+$/ { if (++compiled % 200 == 0) print "kubernetes: compiled " compiled " of " all " packages"; next }
         /^go: downloading/ { next }
-        { print "kubernetes: " $0 }' >&2
+        / / { print "kubernetes: " $0; fflush(); next }
+        !seen[$0]++ && ++compiled % 100 == 0 { print "kubernetes: compiled " compiled " of " all " packages"; fflush() }' >&2
 }
 
 if ls "$cache"/kubernetes/*/"$last" >/dev/null 2>&1; then
@@ -42,6 +43,9 @@ compile &
 compiling=$!
 trap 'kill $compiling 2>/dev/null || true' EXIT
 "$@"
+if kill -0 $compiling 2>/dev/null; then
+    echo "kubernetes: cargo is done; the rest of Kubernetes is still being compiled" >&2
+fi
 # The test cluster reports what failed to compile, so the result isn't needed here.
 wait $compiling || true
 trap - EXIT

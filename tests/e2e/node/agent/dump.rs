@@ -8,6 +8,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, DeleteParams, PostParams};
 use swansong_agent::checks::Family;
+use swansong_demo::python_image;
+use swansong_demo::training::{Job, Leader, Training};
 use swansong_fake_clusterd::server::Clock;
 use swansong_fake_clusterd::{FakeClusterd, Settings};
 use swansong_fake_dcmi::{Script, build};
@@ -16,8 +18,9 @@ use swansong_testcluster::{Cluster, eventually, expect_events};
 
 use super::faults::{HBM, prepare};
 use super::rig::{Agents, TIMEOUT, alone};
-use super::training::{Job, Leader, Training};
-use crate::python_image;
+
+/// Times of the fakes are this part of those measured on the real programs.
+const TIME_FACTOR: f32 = 0.2;
 
 /// Without it, the order to exit isn't delayed.
 const UNPROTECTED: (&str, &str) = ("swansong.dev/protect-dump", "false");
@@ -44,6 +47,7 @@ const TWO_PODS: Job = Job {
     annotations: &[],
     save_seconds: 10,
     is_untouched: false,
+    by_hand: false,
 };
 
 /// Image and start script as they are.
@@ -53,9 +57,9 @@ const UNTOUCHED: Job = Job { name: "zero-touch", is_untouched: true, ..TWO_PODS 
 async fn device_faults_of_jobs_in_one_second_end_in_checkpoints_and_known_outcomes() {
     let Some((_turn, cluster)) = alone().await else { return };
     let folder = tempfile::tempdir().unwrap();
-    let stage = Stage::start(cluster, &python_image::build(folder.path())).await;
+    let stage = Stage::start(cluster, &python_image::build(folder.path()).unwrap()).await;
     let starts = JOBS.map(|job| Training::start(cluster, &stage.leader, folder.path(), job));
-    let jobs = futures::future::join_all(starts).await;
+    let jobs = futures::future::try_join_all(starts).await.unwrap();
 
     for job in &jobs {
         let code = if job.job.annotations == [FAST] { DROPPED } else { HBM };
@@ -78,9 +82,9 @@ async fn device_faults_of_jobs_in_one_second_end_in_checkpoints_and_known_outcom
 async fn device_fault_of_an_untouched_image_and_start_script_leaves_a_checkpoint() {
     let Some((_turn, cluster)) = alone().await else { return };
     let folder = tempfile::tempdir().unwrap();
-    let stage = Stage::start(cluster, &python_image::build_unusual(folder.path())).await;
+    let stage = Stage::start(cluster, &python_image::build_unusual(folder.path()).unwrap()).await;
     zero_touch(cluster, "zeroTouchNamespaces: [\"*zero-touch*\"]\n").await;
-    let job = Training::start(cluster, &stage.leader, folder.path(), UNTOUCHED).await;
+    let job = Training::start(cluster, &stage.leader, folder.path(), UNTOUCHED).await.unwrap();
     stage.script.event(UNTOUCHED.lost_npu().try_into().unwrap(), HBM, 3, 1, "a fault");
     fault_to_outcome(cluster, &stage.clusterd, &stage.leader, &job).await;
     stage.expect(&job, true, &["DumpSucceeded"]).await;
@@ -148,8 +152,7 @@ struct Stage {
 impl Stage {
     async fn start(cluster: &'static Cluster, image: &Path) -> Self {
         let client = cluster.client().await.unwrap();
-        let node = cluster.node_name().unwrap().to_owned();
-        prepare(cluster, &node).await;
+        prepare(cluster).await;
         cluster.load_image(image).await.unwrap();
         // On an address that pods reach.
         let address = IpAddr::from(cluster.info().node.as_ref().unwrap().host_address);
@@ -159,7 +162,7 @@ impl Stage {
                 .unwrap();
         let clusterd = Arc::new(clusterd);
         let watching = tokio::spawn(swansong_fake_clusterd::cluster::run(client, Arc::clone(&clusterd)));
-        let leader = Leader::start(address);
+        let leader = Leader::start(address, TIME_FACTOR).unwrap();
         let host = Host::healthy(Family::A2);
         let libraries = host.path(&format!("{DRIVER}/lib64/driver"));
         std::fs::remove_file(libraries.join("libdcmi.so")).unwrap();
@@ -175,7 +178,7 @@ impl Stage {
     /// Whether the job left a file, and what the agent says of its dump.
     async fn expect(&self, job: &Training, has_file: bool, reasons: &[&str]) {
         let logs = job.logs(self.cluster).await;
-        assert_eq!(job.has_file(), has_file, "{}:\n{logs}", job.job.name);
+        assert_eq!(job.checkpoint().is_some(), has_file, "{}:\n{logs}", job.job.name);
         let client = self.cluster.client().await.unwrap();
         let known = expect_events(&client, &job.namespace, "AscendJob", job.job.name, reasons).await;
         if let Err(error) = known {
@@ -203,6 +206,6 @@ async fn fault_to_outcome(cluster: &Cluster, clusterd: &FakeClusterd, leader: &L
     })
     .await
     .unwrap();
-    leader.send(&serde_json::json!({"device_fault": job.uid, "ranks": [job.job.lost_rank]}));
-    job.fail_with_first_pod(cluster.client().await.unwrap(), leader).await;
+    leader.send(&serde_json::json!({"device_fault": job.uid, "ranks": [job.job.lost_rank]})).unwrap();
+    job.fail_with_first_pod(cluster.client().await.unwrap(), leader).await.unwrap();
 }

@@ -10,7 +10,7 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use swansong_agent::checks::Family;
 use swansong_demo::training_image::{self, PROGRAM};
-use swansong_demo::{definitions, install, operator};
+use swansong_demo::{agents, definitions, install, operator};
 use swansong_fake_clusterd::server::Clock;
 use swansong_fake_clusterd::{FakeClusterd, Settings};
 use swansong_fake_dcmi::{Script, build};
@@ -18,9 +18,7 @@ use swansong_testcluster::{Cluster, eventually};
 
 use super::rig::{Agents, TIMEOUT, alone};
 use swansong_fixtures::host::{DRIVER, Host};
-use swansong_fixtures::mindcluster::{
-    device_info, job_summary, pod_group, pod_group_definition, pod_metadata,
-};
+use swansong_fixtures::mindcluster::{job_summary, pod_group, pod_metadata};
 use swansong_testcluster::expect_events;
 
 pub(super) const HBM: u32 = 0x80E0_1801;
@@ -30,7 +28,7 @@ async fn a_fault_ends_as_one_that_clusterd_took_and_its_end_follows() {
     let Some((_turn, cluster)) = alone().await else { return };
     let client = cluster.client().await.unwrap();
     let node = cluster.node_name().unwrap().to_owned();
-    prepare(cluster, &node).await;
+    prepare(cluster).await;
 
     // On an address that pods reach.
     let address = SocketAddr::from((cluster.info().node.as_ref().unwrap().host_address, 0));
@@ -91,25 +89,12 @@ async fn a_fault_ends_as_one_that_clusterd_took_and_its_end_follows() {
 }
 
 /// What other parts of the cluster bring along, and the webhook with its reset-config controller.
-pub(super) async fn prepare(cluster: &Cluster, node: &str) {
+pub(super) async fn prepare(cluster: &Cluster) {
     definitions::apply(cluster, &definitions::file()).await.unwrap();
-    let system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cluster-system"}});
-    cluster.apply(&format!("{}\n---\n{system}", pod_group_definition())).await.unwrap();
-    cluster
-        .kubectl(&[
-            "wait",
-            "--for=condition=Established",
-            "crd/podgroups.scheduling.volcano.sh",
-            "--timeout=60s",
-        ])
-        .await
-        .unwrap();
+    agents::prepare(cluster).await.unwrap();
     install::install(cluster).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     cluster.load_image(&training_image::build(folder.path()).unwrap()).await.unwrap();
-    let mut info = device_info(node);
-    info["metadata"]["namespace"] = json!("kube-system");
-    cluster.apply(&info.to_string()).await.unwrap();
 }
 
 /// A job that dumps, with one running pod that holds device 3; its namespace.

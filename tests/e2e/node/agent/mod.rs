@@ -4,5 +4,4 @@ mod dump;
 mod faults;
 mod preload;
 mod rig;
-mod training;
 mod truth;

@@ -10,11 +10,11 @@ use kube::{Client, ResourceExt};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use swansong_demo::install;
+use swansong_demo::{agents, install};
 use swansong_testcluster::{Cluster, Error, Tier, eventually};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-pub(crate) const NAMESPACE: &str = "swansong-agent";
+pub(crate) use swansong_demo::agents::NAMESPACE;
 pub(crate) const LABEL: &str = "swansong.dev/dump-ready";
 
 /// The promised latency with default settings.
@@ -62,48 +62,7 @@ pub(crate) struct Agents {
 impl Agents {
     /// Applies an overlay with `host` as the host's file system, and waits until its Pod is ready.
     pub(crate) async fn start(cluster: &'static Cluster, overlay: &str, host: &Path, config: &str) -> Self {
-        let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests").join(overlay);
-        let rendered = cluster.kubectl(&["kustomize".as_ref(), manifests.as_os_str()]).await.unwrap();
-        let mut objects: Vec<Value> = serde_saphyr::from_multiple(&rendered).unwrap();
-        for object in &mut objects {
-            match object["kind"].as_str().unwrap() {
-                "ConfigMap" => object["data"]["agent.yaml"] = json!(config),
-                "DaemonSet" => {
-                    let pod = &mut object["spec"]["template"]["spec"];
-                    pod["containers"][0]["image"] = json!(install::IMAGE);
-                    if pod["hostPID"] == true {
-                        // The simulated host has no processes; those of the node are inspected.
-                        let mount = json!({"name": "proc", "mountPath": "/host/proc", "readOnly": true});
-                        pod["containers"][0]["volumeMounts"].as_array_mut().unwrap().push(mount);
-                        let volume = json!({"name": "proc", "hostPath": {"path": "/proc"}});
-                        pod["volumes"].as_array_mut().unwrap().push(volume);
-                    }
-                    for volume in pod["volumes"].as_array_mut().unwrap() {
-                        if volume["hostPath"]["path"] == "/" {
-                            volume["hostPath"]["path"] = json!(host);
-                        }
-                        // The state folder is on the simulated host too.
-                        if volume["hostPath"]["path"] == "/var/lib/swansong" {
-                            volume["hostPath"]["path"] = json!(host.join("var/lib/swansong"));
-                        }
-                    }
-                    // A different configuration creates other Pods.
-                    object["spec"]["template"]["metadata"]["annotations"]["test"] =
-                        json!(format!("{config}{host:?}"));
-                }
-                _ => {}
-            }
-        }
-        let all: Vec<String> = objects.iter().map(Value::to_string).collect();
-        cluster.apply(&all.join("\n---\n")).await.unwrap();
-        let rollout = ["rollout", "status", "daemonset/swansong-agent", "--timeout=90s"];
-        if let Err(error) = cluster.kubectl(&[&["--namespace", NAMESPACE], &rollout[..]].concat()).await {
-            let logs = cluster
-                .kubectl(&["--namespace", NAMESPACE, "logs", "daemonset/swansong-agent", "--tail=20"])
-                .await;
-            let pods = cluster.kubectl(&["--namespace", NAMESPACE, "describe", "pods"]).await;
-            panic!("{error}\n{logs:?}\n{}", pods.unwrap_or_default());
-        }
+        agents::install(cluster, overlay, host, config).await.unwrap();
         Self { cluster, client: cluster.client().await.unwrap() }
     }
 
@@ -172,8 +131,7 @@ impl Agents {
 
     /// The end of the agent's log.
     pub(crate) async fn logs(&self) -> String {
-        let logs = ["--namespace", NAMESPACE, "logs", "daemonset/swansong-agent", "--tail=40"];
-        self.cluster.kubectl(&logs).await.unwrap_or_else(|error| error.to_string())
+        agents::logs(self.cluster).await
     }
 
     pub(crate) async fn status(&self) -> Result<Value, String> {

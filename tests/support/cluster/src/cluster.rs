@@ -89,6 +89,9 @@ impl Cluster {
         if options.aggregator_routing {
             command.arg("--aggregator-routing");
         }
+        if options.network_policies {
+            command.arg("--network-policies");
+        }
         // Ctrl-C must not reach it: it notices the end of this process by its lifeline.
         command.process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());

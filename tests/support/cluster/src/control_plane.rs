@@ -19,6 +19,8 @@ use crate::{Error, eventually, kubeconfig};
 const TIMEOUT: Duration = Duration::from_secs(90);
 /// A free port may be taken by someone else before the API server gets to it.
 const TRIES: usize = 5;
+/// The port that policies know API servers by. On a node's link it is free: each cluster has its own address there.
+const USUAL_PORT: u16 = 6443;
 /// Services of a cluster without a node get addresses that lead nowhere.
 const SERVICES_WITHOUT_NODE: &str = "198.19.255.0/24";
 const SERVICES_WITHOUT_NODE_FIRST: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 1);
@@ -51,7 +53,7 @@ pub(crate) async fn start(
     let mut tries = 0;
     loop {
         tries += 1;
-        let port = free_port(host)?;
+        let port = if network.is_some() && tries == 1 { USUAL_PORT } else { free_port(host)? };
         let api_url = format!("https://{host}:{port}");
         let kubeconfig = kubeconfig::with_certificate(&api_url, authority.certificate(), "admin", &admin);
         let kubeconfig = work.write("admin.kubeconfig", kubeconfig)?;

@@ -70,6 +70,9 @@ struct Up {
     /// Have the API server dial a webhook's endpoints instead of its Service's address (tier api always does).
     #[arg(long)]
     aggregator_routing: bool,
+    /// Have kube-router enforce NetworkPolicies; the first time, it is built.
+    #[arg(long)]
+    network_policies: bool,
     /// Print one line of JSON once ready, and end at the end of standard input instead of at Ctrl-C.
     #[arg(long)]
     supervised: bool,
@@ -117,6 +120,7 @@ fn run_up(up: &Up) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| Error::Io { what: "start the runtime".to_owned(), source })?;
     options.aggregator_routing |= up.aggregator_routing;
+    options.network_policies = up.network_policies;
     let mut was_ready = false;
     let result = runtime.block_on(async {
         let stop = wait_for_end(up.supervised)?;

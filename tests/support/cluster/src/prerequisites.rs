@@ -31,13 +31,14 @@ pub enum Remedy {
 }
 
 /// A tool of the node tier: the file name, its package, its purpose.
-const NODE_TOOLS: [(&str, &str, &str); 7] = [
+const NODE_TOOLS: [(&str, &str, &str); 8] = [
     ("containerd", "containerd", "running containers"),
     ("ctr", "containerd", "loading images"),
     ("runc", "runc", "running containers"),
     ("ip", "iproute2", "the node's network"),
     ("nft", "nftables", "kube-proxy"),
     ("iptables", "iptables", "host ports of pods"),
+    ("ipset", "ipset", "network policies"),
     ("mount", "mount", "volumes of pods"),
 ];
 

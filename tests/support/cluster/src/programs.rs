@@ -30,6 +30,11 @@ const HELM: Module = Module {
     go_mod: include_str!("../programs/helm/go.mod"),
     go_sum: include_str!("../programs/helm/go.sum"),
 };
+const KUBE_ROUTER: Module = Module {
+    folder: "kube-router",
+    go_mod: include_str!("../programs/kube-router/go.mod"),
+    go_sum: include_str!("../programs/kube-router/go.sum"),
+};
 const PAUSE_SOURCE: &str = include_str!("../programs/pause.c");
 /// Part of the fingerprint: to be raised when the way of building changes.
 const RECIPE: &str = "2";
@@ -95,6 +100,8 @@ const NODE: [Source; 4] = [
 #[derive(Clone, Debug)]
 pub struct Programs {
     directory: PathBuf,
+    /// The program that enforces NetworkPolicies, which isn't in the folder of the others.
+    pub(crate) kube_router: Option<PathBuf>,
 }
 
 impl Programs {
@@ -143,7 +150,7 @@ fn ensure_built(
     pause: bool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Programs, Error> {
-    let programs = Programs { directory: module.directory() };
+    let programs = Programs { directory: module.directory(), kube_router: None };
     let is_built = |name| programs.path(name).is_file();
     if sources.iter().all(|source| is_built(source.name)) && (!pause || is_built("pause")) {
         return Ok(programs);
@@ -248,6 +255,9 @@ fn compile(source: &Path, output: &Path) -> Command {
 
 /// Without these, the API server reports a version of unexpanded placeholders, which clients compare.
 fn linker_flags(module: &Module) -> String {
+    if module.folder == KUBE_ROUTER.folder {
+        return "-s -w".to_owned();
+    }
     if module.folder == HELM.folder {
         let version = module.version_of("helm.sh/helm/v4");
         return format!("-s -w -X helm.sh/helm/v4/internal/version.version={version}");
@@ -281,6 +291,13 @@ pub fn ensure_with_progress(tier: Tier) -> Result<Programs, Error> {
 pub fn ensure_kubectl() -> Result<PathBuf, Error> {
     let kubectl: Vec<_> = API.iter().filter(|source| source.name == "kubectl").collect();
     Ok(ensure_built(&NEWEST, &kubectl, false, &mut print_progress)?.path("kubectl"))
+}
+
+/// The path of kube-router, which is built if need be.
+pub(crate) fn ensure_kube_router() -> Result<PathBuf, Error> {
+    let package = "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router";
+    let router = Source { name: "kube-router", package, first_time: "2 minutes" };
+    Ok(ensure_built(&KUBE_ROUTER, &[&router], false, &mut print_progress)?.path("kube-router"))
 }
 
 /// The path of helm, which is built if need be.

@@ -51,7 +51,14 @@ pub async fn run(
         return Err(Error::Prerequisites(missing));
     }
     let tier = options.tier;
-    let building = tokio::task::spawn_blocking(move || programs::ensure_with_progress(tier));
+    let network_policies = options.network_policies;
+    let building = tokio::task::spawn_blocking(move || {
+        let mut programs = programs::ensure_with_progress(tier)?;
+        if network_policies {
+            programs.kube_router = Some(programs::ensure_kube_router()?);
+        }
+        Ok::<_, Error>(programs)
+    });
     let programs = tokio::select! {
         built = building => built.map_err(|error| Error::io("build the programs")(error.into()))??,
         () = &mut stop => return Ok(()),

@@ -63,7 +63,10 @@ pub fn init(spec_path: &Path) -> Result<(), Error> {
     while orders.recv().is_ok_and(|line| line != GO) {}
     let kubelet = start_kubelet(&spec)?;
     let proxy = start_proxy(&spec)?;
-    let programs = [("containerd", containerd), ("kubelet", kubelet), ("kube-proxy", proxy)];
+    let mut programs = vec![("containerd", containerd), ("kubelet", kubelet), ("kube-proxy", proxy)];
+    if let Some(kube_router) = &spec.kube_router {
+        programs.push(("kube-router", start_router(&spec, kube_router)?));
+    }
     Err(reap_until_one_ends(&spec, &programs))
 }
 
@@ -168,6 +171,16 @@ fn start_proxy(spec: &NodeSpec) -> Result<Child, Error> {
     let mut command = system_command(&spec.kube_proxy);
     command.arg("--config").arg(config);
     start(spec, "kube-proxy", &mut command)
+}
+
+/// kube-router with its controller of NetworkPolicies alone.
+fn start_router(spec: &NodeSpec, program: &Path) -> Result<Child, Error> {
+    let mut command = system_command(program);
+    command.arg("--kubeconfig").arg(spec.file("kube-router.kubeconfig"));
+    command.args(["--run-firewall=true", "--run-router=false", "--run-service-proxy=false"]);
+    command.arg(format!("--hostname-override={}", spec.name));
+    command.arg(format!("--service-cluster-ip-range={}", spec.network.services));
+    start(spec, "kube-router", &mut command)
 }
 
 fn start(spec: &NodeSpec, name: &str, command: &mut Command) -> Result<Child, Error> {

@@ -58,6 +58,7 @@ impl Node {
             directory: work.path().to_owned(),
             kubelet: programs.path("kubelet"),
             kube_proxy: programs.path("kube-proxy"),
+            kube_router: programs.kube_router.clone(),
             pause_image,
             cni_plugins: prerequisites::cni_folder().unwrap_or_default(),
         };
@@ -102,6 +103,8 @@ impl Node {
         for (file, user, groups) in [
             ("kubelet.kubeconfig", node_user.as_str(), &["system:nodes"][..]),
             ("kube-proxy.kubeconfig", "system:kube-proxy", &[]),
+            // It reads Pods, namespaces, Services and policies; Kubernetes has no role for that.
+            ("kube-router.kubeconfig", "kube-router", &["system:masters"]),
         ] {
             let pair = authority.client(user, groups)?;
             work.write(

@@ -17,6 +17,8 @@ pub(crate) struct NodeSpec {
     pub(crate) directory: PathBuf,
     pub(crate) kubelet: PathBuf,
     pub(crate) kube_proxy: PathBuf,
+    /// Enforces NetworkPolicies, where that is wanted.
+    pub(crate) kube_router: Option<PathBuf>,
     /// An image for the process that holds a pod's namespaces.
     pub(crate) pause_image: PathBuf,
     pub(crate) cni_plugins: PathBuf,
