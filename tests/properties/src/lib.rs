@@ -29,7 +29,7 @@ pub use self::injection::inject;
 pub type Property = fn(&[u8]);
 
 /// All properties, by the names of their fuzz targets and folders of seeds.
-pub const PROPERTIES: [(&str, Property); 9] = [
+pub const PROPERTIES: [(&str, Property); 10] = [
     ("agent_config", agent_config),
     ("config", config),
     ("device_info", device_info),
@@ -39,6 +39,7 @@ pub const PROPERTIES: [(&str, Property); 9] = [
     ("preload", preload),
     ("review", review),
     ("strategy", strategy),
+    ("trainer", trainer),
 ];
 
 /// Any text as a configuration of the webhook: every error has a message.
@@ -47,6 +48,17 @@ pub fn config(input: &[u8]) {
     if let Err(faults) = Config::parse(text) {
         assert!(!faults.to_string().is_empty());
     }
+}
+
+/// Any text as a start script, command and process: they are read, and a report with an unread part is no promise.
+pub fn trainer(input: &[u8]) {
+    use swansong_trainer::{Setting, TrainerReason, Verdict, read_command, read_process, read_script};
+    read_process(input, &[], &[]);
+    let Ok(text) = str::from_utf8(input) else { return };
+    read_command(&["bash", "-c", text], &Setting::default());
+    let report = read_script("start.sh", text, None, &Setting::default());
+    let is_unread = report.findings.iter().any(|finding| finding.reason == TrainerReason::ScriptUnread);
+    assert!(report.verdict != Verdict::Can || !is_unread && !report.trainings.is_empty(), "{text}");
 }
 
 /// Any text as a configuration of the agent: every error has a message.

@@ -31,6 +31,7 @@ mod spec;
 mod spelling;
 mod strategies;
 mod template;
+mod trainer;
 pub mod undo;
 pub mod view;
 pub mod workload;
@@ -138,6 +139,7 @@ fn inject_templates(
     }
     if outcome.skip.is_none() {
         hazards::warn(kind, object, &templates, &mut outcome);
+        trainer::warn(kind, &templates, &mut outcome);
     }
     if stored_length(kind, json.length, &outcome.operations) > MAX_OBJECT {
         return left_unchanged(Reason::ObjectTooLarge);

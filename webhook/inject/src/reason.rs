@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 use strum::{Display, EnumMessage, IntoStaticStr, VariantArray};
+use swansong_trainer::{Effect, TrainerReason};
 
 /// Why something was added, kept, skipped or warned about.
 #[derive(
@@ -196,6 +197,18 @@ pub enum Reason {
         message = "Nothing; device faults are covered. Use several Pods if the loss of a node has to be."
     )]
     OnePod,
+    /// The training program stops at its start, because the annotation turns high availability on.
+    #[strum(message = "Do what the warning says, or remove the annotation; docs/trainer.md lists the cases.")]
+    TrainerWontStart,
+    /// The training program trains, but saves no dying checkpoint.
+    #[strum(message = "Do what the warning says; docs/trainer.md lists the cases.")]
+    TrainerNeverSaves,
+    /// The training program saves a dying checkpoint with a restriction.
+    #[strum(message = "Nothing if the restriction is intended.")]
+    TrainerRestricted,
+    /// The start script in the command has a fault.
+    #[strum(message = "Correct the script as the warning says; docs/trainer.md lists the faults.")]
+    StartScriptFault,
     /// The port is declared under another name.
     #[strum(
         message = "Check that the port is the one of the checkpoint and not of another server, and rename it: ascend-operator's Service has named ports only."
@@ -375,6 +388,25 @@ pub enum Reason {
 impl Reason {
     /// Every reason, in the order of the documentation.
     pub const ALL: &'static [Self] = Self::VARIANTS;
+
+    /// The reason for a finding about a trainer; `None` if admission doesn't report it.
+    pub const fn of_trainer(reason: TrainerReason) -> Option<Self> {
+        match reason.effect() {
+            Effect::WontStart => Some(Self::TrainerWontStart),
+            Effect::NeverSaves => Some(Self::TrainerNeverSaves),
+            Effect::Restricted => Some(Self::TrainerRestricted),
+            Effect::Script => Some(Self::StartScriptFault),
+            Effect::Unsure | Effect::Note => None,
+        }
+    }
+
+    /// Whether it is about a trainer or its start script.
+    pub const fn is_of_trainer(self) -> bool {
+        matches!(
+            self,
+            Self::TrainerWontStart | Self::TrainerNeverSaves | Self::TrainerRestricted | Self::StartScriptFault
+        )
+    }
 
     /// The CamelCase name.
     pub fn as_str(self) -> &'static str {

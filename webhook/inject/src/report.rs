@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
+use swansong_trainer::TrainerReason;
 
 use super::operation::Operation;
 use crate::reason::Reason;
@@ -20,6 +21,10 @@ pub struct Outcome {
     pub notes: Vec<Warning>,
     /// Problems that the user should fix.
     pub warnings: Vec<Warning>,
+    /// What is wrong with the training program or its start script, each reason once.
+    pub trainer: Vec<TrainerReason>,
+    /// Why the request is denied; set by who knows the configuration of the webhook.
+    pub denied: Option<Warning>,
     /// The changes, in the order in which to apply them.
     pub operations: Vec<Operation>,
 }

@@ -2,8 +2,12 @@
 
 use serde_saphyr::{Location, Spanned};
 
+use std::collections::BTreeMap;
+use std::str::FromStr as _;
+
 use super::file::{At, Dump, Env, File, Image, Libraries, Manager, Mount, Port, Ports, Preload};
-use super::{Config, Problem, Problems};
+use super::{Config, Problem, Problems, Strictness};
+use swansong_trainer::{Effect, TrainerReason};
 use swansong_api::strategy;
 use swansong_inject::policy::{ImageRule, NamedPort, Policy, SAVE_LIMITS, ZeroTouch, preload_path_fault};
 
@@ -54,7 +58,8 @@ pub(super) fn check(file: File) -> Result<Config, Problems> {
     checker.explicit.torchrun_defaults = file.torchrun_defaults;
     checker.zero_touch(file.zero_touch.unwrap_or_default(), file.zero_touch_namespaces);
     let strictness = file.strictness.unwrap_or_default();
-    Problems::none_or(checker.problems, Config { policy: checker.policy, strictness })
+    let denied_trainers = checker.denied_trainers(file.trainer_strictness);
+    Problems::none_or(checker.problems, Config { policy: checker.policy, strictness, denied_trainers })
 }
 
 /// Settings whose defaults depend on `zeroTouch`, as far as the file has them.
@@ -94,6 +99,26 @@ impl Checker {
     fn problem(&mut self, at: &Location, key: impl Into<String>, message: impl Into<String>) {
         let position = (*at != Location::UNKNOWN).then(|| (at.line(), at.column()));
         self.problems.push(Problem { position, key: key.into(), message: message.into() });
+    }
+
+    /// Only what prevents or restricts a dump can be a reason to deny a job: what isn't known can't.
+    fn denied_trainers(&mut self, strictness: At<BTreeMap<String, Strictness>>) -> Vec<TrainerReason> {
+        let mut denied = Vec::new();
+        let Some(all) = strictness else { return denied };
+        for (name, strictness) in &all.value {
+            let reason = TrainerReason::from_str(name).ok();
+            let is_certain = |reason: &TrainerReason| !matches!(reason.effect(), Effect::Unsure | Effect::Note);
+            match reason.filter(is_certain) {
+                Some(reason) if *strictness == Strictness::Deny => denied.push(reason),
+                Some(_) => {}
+                None => self.problem(
+                    &all.referenced,
+                    format!("trainerStrictness.{name}"),
+                    "this reason isn't known, or doesn't say that a dump is impossible; docs/trainer.md lists the reasons",
+                ),
+            }
+        }
+        denied
     }
 
     fn libraries(&mut self, libraries: Libraries) {

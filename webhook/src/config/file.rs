@@ -1,5 +1,6 @@
 //! The shape of the configuration file. Every key is optional, and unknown keys are refused.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
@@ -28,6 +29,7 @@ pub(super) struct File {
     pub(super) zero_touch: Option<bool>,
     pub(super) zero_touch_namespaces: At<Vec<Spanned<String>>>,
     pub(super) strictness: Option<Strictness>,
+    pub(super) trainer_strictness: At<BTreeMap<String, Strictness>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 pub use self::watch::{ConfigEvent, ConfigWatcher};
 use swansong_inject::policy::{NativeSidecars, Policy};
+use swansong_trainer::TrainerReason;
 pub use swansong_runtime::config::{ConfigError, Problem, Problems};
 
 /// The settings of a cluster.
@@ -20,6 +21,8 @@ pub use swansong_runtime::config::{ConfigError, Problem, Problems};
 pub struct Config {
     policy: Policy,
     strictness: Strictness,
+    /// Reasons for which jobs are denied.
+    denied_trainers: Vec<TrainerReason>,
 }
 
 /// What happens to an object that can't be processed.
@@ -61,6 +64,11 @@ impl Config {
     #[must_use]
     pub fn with_native_sidecars(self, native_sidecars: NativeSidecars) -> Self {
         Self { policy: self.policy.with_native_sidecars(native_sidecars), ..self }
+    }
+
+    /// The first reason for which a job with these findings is denied.
+    pub fn denies(&self, findings: &[TrainerReason]) -> Option<TrainerReason> {
+        findings.iter().copied().find(|reason| self.denied_trainers.contains(reason))
     }
 
     /// What happens to an object that can't be processed.

@@ -84,7 +84,7 @@ pub enum Verdict {
     Failed(Reason),
     /// The review couldn't be processed in time, and the object was admitted unchanged.
     Shed(Reason),
-    /// As [`Verdict::Failed`] or [`Verdict::Shed`], but the request was denied.
+    /// As [`Verdict::Failed`] or [`Verdict::Shed`], but the request was denied; or the configuration denies such a trainer.
     Denied(Reason),
 }
 
@@ -108,6 +108,7 @@ impl Verdict {
     pub const fn unprocessed(self) -> Option<Reason> {
         match self {
             Self::Injected | Self::Complete | Self::Skipped(_) => None,
+            Self::Denied(reason) if reason.is_of_trainer() => None,
             Self::Failed(reason) | Self::Shed(reason) | Self::Denied(reason) => Some(reason),
         }
     }
@@ -154,8 +155,22 @@ pub fn answer<'a>(body: &'a [u8], config: &Config, ready: ReadyNodes) -> Result<
         if policy.node_readiness == NodeReadiness::Require {
             outcome.warnings.extend(may_stay_pending(&outcome, ready));
         }
+        outcome.denied = denial(kind, &outcome, config);
         Ok(outcome)
     })
+}
+
+/// The denial that the configuration asks for. A Pod belongs to a job that was admitted, whose controller would create it
+/// again and again.
+fn denial(kind: WorkloadKind, outcome: &Outcome, config: &Config) -> Option<Warning> {
+    if kind == WorkloadKind::Pod {
+        return None;
+    }
+    let cause = config.denies(&outcome.trainer)?;
+    let reason = Reason::of_trainer(cause)?;
+    let warning = outcome.warnings.iter().find(|warning| warning.reason == reason)?;
+    let message = &warning.message;
+    Some(Warning { reason, message: format!("{message}; the configuration denies {cause}") })
 }
 
 /// The warning for Pods that are made to require a node that doesn't exist, or may not.
@@ -258,6 +273,9 @@ struct Decision {
 impl Decision {
     fn of(strictness: Strictness, result: std::thread::Result<Result<Outcome, ShapeError>>) -> Self {
         match result {
+            Ok(Ok(Outcome { denied: Some(warning), .. })) => {
+                Self { verdict: Verdict::Denied(warning.reason), outcome: None, warning: Some(warning) }
+            }
             Ok(Ok(outcome)) => {
                 let verdict = match outcome.skip {
                     Some(reason) => Verdict::Skipped(reason),

@@ -114,6 +114,7 @@ fn status(verdict: Verdict, warnings: &[&Warning]) -> Option<Status> {
         Reason::ObjectInvalid => (422, "Invalid"),
         Reason::Overloaded => (429, "TooManyRequests"),
         Reason::BodyTimeout | Reason::DeadlineExceeded => (504, "Timeout"),
+        _ if reason.is_of_trainer() => (403, "Forbidden"),
         _ => (500, "InternalError"),
     };
     let message = warnings.first().map(|warning| line(warning)).unwrap_or_default();

@@ -23,6 +23,10 @@ view! {
         pub image: "image" => Slot<Text<'a>>,
         /// `Always` makes an init container a native sidecar.
         pub restart_policy: "restartPolicy" => Slot<Text<'a>>,
+        /// The program with its first arguments.
+        pub command: "command" => Slot<Vec<Slot<Text<'a>>>>,
+        /// What follows `command`, or the arguments of the image's program.
+        pub args: "args" => Slot<Vec<Slot<Text<'a>>>>,
         /// Environment variables; the last one of a name is effective.
         pub env: "env" => Slot<Vec<EnvVar<'a>>>,
         /// Sources of further variables, whose content is unknown here.
