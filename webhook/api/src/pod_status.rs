@@ -35,6 +35,18 @@ pub struct PodStatus {
     pub processors: Option<Vec<Processor>>,
     /// The process that listens on the TaskD Manager's port; `None` if there is none, or without that permission.
     pub manager: Option<Manager>,
+    /// Whether the training program can save a dying checkpoint; `None` if none is known to run.
+    pub trainer: Option<TrainerStatus>,
+}
+
+/// The verdict on a training program.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TrainerStatus {
+    /// `can`, `can't` or `can't tell`.
+    pub verdict: String,
+    /// The reasons, as sentences.
+    pub message: String,
 }
 
 /// A listening socket.

@@ -404,7 +404,10 @@ impl Reason {
     pub const fn is_of_trainer(self) -> bool {
         matches!(
             self,
-            Self::TrainerWontStart | Self::TrainerNeverSaves | Self::TrainerRestricted | Self::StartScriptFault
+            Self::TrainerWontStart
+                | Self::TrainerNeverSaves
+                | Self::TrainerRestricted
+                | Self::StartScriptFault
         )
     }
 

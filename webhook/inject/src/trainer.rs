@@ -46,7 +46,9 @@ fn read(kind: WorkloadKind, container: &Container<'_>) -> Option<Report> {
         return None;
     }
     // Kubernetes replaces references to other variables before the program sees them.
-    let value = |entry: &EnvVar<'_>| entry.value.present().map(|text| (**text).to_owned()).filter(|text| !text.contains("$("));
+    let value = |entry: &EnvVar<'_>| {
+        entry.value.present().map(|text| (**text).to_owned()).filter(|text| !text.contains("$("))
+    };
     let values: Vec<(&str, Option<String>)> =
         container.env.items().iter().map(|entry| (entry.name(), value(entry))).collect();
     let variables: Vec<(&str, Option<&str>)> =

@@ -7,9 +7,9 @@ use std::str::FromStr as _;
 
 use super::file::{At, Dump, Env, File, Image, Libraries, Manager, Mount, Port, Ports, Preload};
 use super::{Config, Problem, Problems, Strictness};
-use swansong_trainer::{Effect, TrainerReason};
 use swansong_api::strategy;
 use swansong_inject::policy::{ImageRule, NamedPort, Policy, SAVE_LIMITS, ZeroTouch, preload_path_fault};
+use swansong_trainer::{Effect, TrainerReason};
 
 /// What torchrun reads as defaults of its flags `--max-restarts` and `--monitor-interval`; the values are those of
 /// MindCluster's start scripts.
@@ -107,7 +107,8 @@ impl Checker {
         let Some(all) = strictness else { return denied };
         for (name, strictness) in &all.value {
             let reason = TrainerReason::from_str(name).ok();
-            let is_certain = |reason: &TrainerReason| !matches!(reason.effect(), Effect::Unsure | Effect::Note);
+            let is_certain =
+                |reason: &TrainerReason| !matches!(reason.effect(), Effect::Unsure | Effect::Note);
             match reason.filter(is_certain) {
                 Some(reason) if *strictness == Strictness::Deny => denied.push(reason),
                 Some(_) => {}

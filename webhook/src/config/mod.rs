@@ -13,8 +13,8 @@ use serde::Deserialize;
 
 pub use self::watch::{ConfigEvent, ConfigWatcher};
 use swansong_inject::policy::{NativeSidecars, Policy};
-use swansong_trainer::TrainerReason;
 pub use swansong_runtime::config::{ConfigError, Problem, Problems};
+use swansong_trainer::TrainerReason;
 
 /// The settings of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
