@@ -20,6 +20,7 @@ enum Command {
     Inject(cli::inject::Inject),
     Uninject(cli::uninject::Uninject),
     Explain(cli::explain::Explain),
+    LintScript(cli::lint_script::LintScript),
     Webhook(Box<cli::webhook::Webhook>),
     Agent(Box<cli::agent::Agent>),
     /// Watch the devices through the driver's library, for the agent
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Inject(inject) => inject.run(),
         Command::Uninject(uninject) => uninject.run(),
         Command::Explain(explain) => explain.run(),
+        Command::LintScript(lint) => lint.run(),
         Command::Webhook(webhook) => webhook.run().map(|()| ExitCode::SUCCESS),
         Command::Agent(agent) => agent.run(),
         Command::Dcmi(dcmi) => dcmi.run(),

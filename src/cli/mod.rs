@@ -8,9 +8,11 @@ pub(crate) mod explain;
 mod files;
 pub(crate) mod image_check;
 pub(crate) mod inject;
+pub(crate) mod lint_script;
 pub(crate) mod manager_py;
 pub(crate) mod relay;
 mod signals;
+mod trainer_text;
 pub(crate) mod uninject;
 pub(crate) mod webhook;
 

@@ -3,6 +3,7 @@
 mod report;
 mod reset;
 mod text;
+mod trainer;
 
 use std::process::ExitCode;
 
@@ -44,8 +45,10 @@ impl Explain {
     /// Runs the command.
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         let policy = self.policy.load()?;
-        let inputs = self.files.read()?;
+        let (inputs, scripts) = self.files.read_with_scripts()?;
         let all = found(&inputs)?;
+        let objects: Vec<&Object<'_>> = all.iter().map(|found| &found.object).collect();
+        let files = trainer::files(&inputs, &scripts);
         let mut entries = Vec::with_capacity(all.len());
         for Found { input, document, object } in &all {
             let outcome = match object.workload {
@@ -59,7 +62,10 @@ impl Explain {
                 },
             };
             let note = reset::note(object, &outcome, all.iter().map(|found| &found.object));
-            entries.push(Entry::new(&input.name, *document, object, outcome, note));
+            let trainers = trainer::Trainers::of(object, &outcome, &objects, &files, policy.dump.save_limit);
+            let mut entry = Entry::new(&input.name, *document, object, outcome, note);
+            trainers.add_to(&mut entry);
+            entries.push(entry);
         }
         let report = Report::new(entries);
         print(&match self.output {

@@ -8,6 +8,7 @@ use swansong_inject::report::{Action, ActionKind, Outcome, TemplateReport};
 use swansong_inject::workload::WorkloadKind;
 
 use super::reset::Note;
+use super::trainer::Trainer;
 
 /// What admission can't add, in the terms of MindCluster's documentation, each with the field of the action that does it
 /// on request.
@@ -58,6 +59,8 @@ pub(super) struct Entry {
     pub(super) warnings: Vec<String>,
     /// Information that requires no action.
     pub(super) notes: Vec<String>,
+    /// The training programs of its containers.
+    pub(super) trainers: Vec<Trainer>,
     /// Whether a note is about a required object that isn't in the input.
     #[serde(skip)]
     pub(super) incomplete: bool,
@@ -117,7 +120,13 @@ impl Entry {
             skip: outcome.skip,
             changes: changes + actions.len(),
             actions,
-            warnings: outcome.warnings.iter().map(ToString::to_string).collect(),
+            warnings: outcome
+                .warnings
+                .iter()
+                // The whole report on the trainer, which knows the files of the input too, takes their place.
+                .filter(|warning| !warning.reason.is_of_trainer())
+                .map(ToString::to_string)
+                .collect(),
             strategies: outcome.strategies,
             templates: outcome.templates,
             incomplete: note.as_ref().is_some_and(|note| !note.sound),
@@ -127,6 +136,7 @@ impl Entry {
                 .map(ToString::to_string)
                 .chain(note.into_iter().map(|note| note.text))
                 .collect(),
+            trainers: Vec::new(),
             title: title(object),
         }
     }

@@ -7,6 +7,8 @@ use swansong_inject::report::{Action, ActionKind, TemplateReport};
 
 use super::report::{Entry, Report};
 use crate::cli::files::printable;
+use crate::cli::trainer_text::arithmetic;
+use swansong_trainer::Verdict;
 
 /// In characters; longer values get separate lines to align the reasons.
 const MAX_VALUE_WIDTH: usize = 34;
@@ -76,6 +78,16 @@ impl Page {
         for template in entry.templates.iter().filter(|it| entry.injected || !it.actions.is_empty()) {
             self.template(template);
         }
+        for trainer in entry.trainers.iter().filter(|trainer| !trainer.report.trainings.is_empty()) {
+            self.line(
+                2,
+                &format!("{}: {} save a dying checkpoint", trainer.place(), verb(trainer.report.verdict)),
+            );
+            for training in &trainer.report.trainings {
+                self.line(4, &format!("{} ({})", training.program, training.framework.as_str()));
+                arithmetic(training).iter().for_each(|line| self.line(4, line));
+            }
+        }
         for warning in &entry.warnings {
             self.line(2, &format!("WARNING {warning}"));
         }
@@ -119,6 +131,13 @@ impl Page {
                 value(row).split(':').for_each(|part| self.line(10, part));
             }
         }
+    }
+}
+
+fn verb(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Unknown => "can't tell whether it can",
+        other => other.into(),
     }
 }
 

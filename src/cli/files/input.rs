@@ -24,15 +24,45 @@ pub(crate) struct Input {
 }
 
 impl Files {
+    /// Reads all files; those that are scripts or programs aren't Kubernetes objects.
+    pub(crate) fn read_with_scripts(&self) -> anyhow::Result<(Vec<Input>, Vec<(String, String)>)> {
+        let mut scripts = Vec::new();
+        let mut inputs = Vec::new();
+        for file in self.checked()? {
+            let (name, text) = read_text(&file)?;
+            if is_shell_script(&name, &text) || has_extension(&name, "py") {
+                scripts.push((name, text));
+            } else {
+                let source = Source::read(text).with_context(|| name.clone())?;
+                inputs.push(Input { name, source });
+            }
+        }
+        Ok((inputs, scripts))
+    }
+
     /// Reads all files.
     pub(crate) fn read(&self) -> anyhow::Result<Vec<Input>> {
-        let standard_input = [PathBuf::from("-")];
-        let files = if self.files.is_empty() { &standard_input[..] } else { &self.files };
+        self.checked()?.iter().map(|file| read(file)).collect()
+    }
+
+    /// The files; standard input without any.
+    fn checked(&self) -> anyhow::Result<Vec<PathBuf>> {
+        let files = if self.files.is_empty() { vec![PathBuf::from("-")] } else { self.files.clone() };
         if files.iter().filter(|file| is_standard_input(file)).count() > 1 {
             bail!("-f - is given twice, but standard input can be read once only; remove one");
         }
-        files.iter().map(|file| read(file)).collect()
+        Ok(files)
     }
+}
+
+/// Whether a file is a shell script, by its name or first line.
+pub(crate) fn is_shell_script(name: &str, text: &str) -> bool {
+    let interpreter = text.lines().next().and_then(|line| line.strip_prefix("#!")).unwrap_or_default();
+    has_extension(name, "sh") || has_extension(name, "bash") || interpreter.contains("sh")
+}
+
+fn has_extension(name: &str, wanted: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == wanted)
 }
 
 fn is_standard_input(file: &Path) -> bool {

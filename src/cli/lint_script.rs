@@ -1,0 +1,85 @@
+//! `swansong lint-script`: says whether start scripts can save a dying checkpoint, and what is wrong with them.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use swansong_trainer::{Report, Setting, Source, read_script};
+
+use super::files::{is_shell_script, print, printable, read_text};
+use super::trainer_text::lines;
+
+/// Say whether start scripts can save a dying checkpoint, and what is wrong with them
+///
+/// The job is taken to have the annotation recover-strategy with `dump`. Scripts may call each other and read the other files,
+/// such as MindFormers' YAML; `swansong explain -f job.yaml -f start.sh` knows the job's NPUs and variables too.
+///
+/// Exit status: 0; 1 if a file can't be read; with --fail-on-warning 2 if there is a warning.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LintScript {
+    /// Shell scripts, and files that they read; `-` is a script on standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Format of the output
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+    /// Exit with status 2 if there is a warning
+    #[arg(long)]
+    fail_on_warning: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Text for reading
+    Text,
+    /// {"scripts": [{file, verdict, trainings, findings}]}
+    Json,
+}
+
+#[derive(Debug, Serialize)]
+struct Scripts {
+    scripts: Vec<Script>,
+}
+
+#[derive(Debug, Serialize)]
+struct Script {
+    file: String,
+    #[serde(flatten)]
+    report: Report,
+}
+
+impl LintScript {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        let files: Vec<(String, String)> =
+            self.files.iter().map(|file| read_text(file)).collect::<Result<_, _>>()?;
+        let sources: Vec<Source<'_>> = files.iter().map(|(path, text)| Source { path, text }).collect();
+        let setting = Setting { sources: &sources, ..Setting::default() };
+        let is_only = files.len() == 1;
+        let scripts = sources.iter().filter(|source| is_only || is_shell_script(source.path, source.text));
+        let scripts: Vec<Script> = scripts
+            .map(|source| {
+                let report = read_script(source.path, source.text, None, &setting);
+                Script { file: source.path.to_owned(), report }
+            })
+            .collect();
+        let has_warnings = scripts.iter().any(|script| script.report.has_warnings());
+        let text = match self.output {
+            Format::Text => text(&scripts),
+            Format::Json => serde_json::to_string_pretty(&Scripts { scripts })? + "\n",
+        };
+        print(&text)?;
+        Ok(if self.fail_on_warning && has_warnings { ExitCode::from(2) } else { ExitCode::SUCCESS })
+    }
+}
+
+fn text(scripts: &[Script]) -> String {
+    let mut text = String::new();
+    for Script { file, report } in scripts {
+        text += &format!("{}: {}\n", printable(file), report.verdict);
+        for line in lines(report, file) {
+            text += &format!("  {}\n", printable(&line));
+        }
+    }
+    text
+}

@@ -1,0 +1,77 @@
+//! Verdicts on trainers as text, for `explain` and `lint-script`.
+
+use swansong_trainer::{Effect, Estimate, Finding, Parallelism, Report, Training};
+
+/// The lines of a report on `file`; places in other files are named.
+pub(super) fn lines(report: &Report, file: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for training in &report.trainings {
+        lines.push(title(training));
+        lines.extend(arithmetic(training));
+        lines.extend(training.findings.iter().map(|finding| line(finding, file)));
+    }
+    lines.extend(report.findings.iter().map(|finding| line(finding, file)));
+    lines
+}
+
+fn title(training: &Training) -> String {
+    let Training { program, framework, line, verdict, .. } = training;
+    let place = if *line == 0 { String::new() } else { format!(", line {line}") };
+    format!("{program} ({}{place}): {verdict}", framework.as_str())
+}
+
+/// The arithmetic with its inputs.
+pub(super) fn arithmetic(training: &Training) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(Parallelism { npus, tensor, pipeline, context, data, expert_data, replicas, expert }) =
+        &training.parallelism
+    {
+        let experts =
+            expert_data.map(|size| format!("; of the experts {size} (expert {expert})")).unwrap_or_default();
+        lines.push(format!(
+            "data-parallel size {data}: {npus} NPUs ÷ (tensor {tensor} · pipeline {pipeline} · context {context}){experts}; \
+             {replicas} replicas"
+        ));
+    }
+    if let Some(estimate) = &training.estimate {
+        lines.push(sizes(estimate));
+    }
+    lines
+}
+
+fn sizes(estimate: &Estimate) -> String {
+    let Estimate {
+        parameters,
+        checkpoint_bytes,
+        save_limit_seconds,
+        bytes_per_second,
+        extra_hbm_bytes_per_npu,
+    } = estimate;
+    let hbm = extra_hbm_bytes_per_npu
+        .map(|bytes| format!("; replicas take some {} GB more HBM on each NPU", giga(bytes)))
+        .unwrap_or_default();
+    format!(
+        "estimate: {} billion parameters, {} GB to save, {} GB/s to save them within {save_limit_seconds} s{hbm}",
+        giga(*parameters),
+        giga(*checkpoint_bytes),
+        giga(*bytes_per_second),
+    )
+}
+
+/// Billions with one decimal place.
+fn giga(number: u64) -> String {
+    let tenths = number.saturating_add(50_000_000) / 100_000_000;
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+/// Whether a finding asks for action, beyond what isn't known.
+pub(super) fn is_warning(finding: &Finding) -> bool {
+    !matches!(finding.reason.effect(), Effect::Unsure | Effect::Note)
+}
+
+fn line(finding: &Finding, file: &str) -> String {
+    let mark = if is_warning(finding) { "WARNING " } else { "note: " };
+    let same = finding.file == file;
+    let shown = Finding { file: if same { String::new() } else { finding.file.clone() }, ..finding.clone() };
+    format!("{mark}{shown}")
+}
