@@ -31,4 +31,5 @@ pub mod preload;
 pub mod readiness;
 pub mod rehearsal;
 pub mod run;
+mod trainer;
 mod transports;

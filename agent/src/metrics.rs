@@ -15,10 +15,12 @@ use swansong_api::node::RehearsalResult;
 use swansong_faults::Metrics as FaultMetrics;
 use swansong_runtime::events::EventMetrics;
 use swansong_runtime::supervisor::Tasks;
+use swansong_trainer as trainer;
 
 use crate::finding::{Ready, Report, Status};
 use crate::preload::{ContainerVerdict, Outcome, PodVerdict};
 use crate::readiness::WriteCause;
+use crate::trainer::TrainerVerdict;
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 type Gauges<const N: usize> = Family<Labels<N>, Gauge<i64, AtomicI64>>;
@@ -39,6 +41,7 @@ pub(crate) struct Metrics {
     containers: Gauges<1>,
     hooks: Gauges<1>,
     without_environment: Gauge<i64, AtomicI64>,
+    trainers: Gauges<1>,
     scan_duration: Seconds,
     rehearsals: Gauges<1>,
 }
@@ -65,6 +68,11 @@ impl Metrics {
                 r,
                 "containers_without_dump_environment",
                 "Containers that ask for a dump and whose processes don't know where MindIO's controller is",
+            ),
+            trainers: add(
+                r,
+                "trainer_containers",
+                "Containers by whether their training program can save a dying checkpoint",
             ),
             scan_duration: add(r, "preload_scan_duration_seconds", "Duration of the last scan of processes"),
             rehearsals: add(
@@ -162,6 +170,11 @@ impl Metrics {
             self.hooks.get_or_create(&[("state", state)]).set(count);
         }
         self.without_environment.set(count(pods, |container| !container.missing_environment.is_empty()));
+        for outcome in [trainer::Verdict::Can, trainer::Verdict::Cannot, trainer::Verdict::Unknown] {
+            let count =
+                count(pods, |container| container.trainer.as_ref().is_some_and(|it| it.outcome == outcome));
+            self.trainers.get_or_create(&[("verdict", TrainerVerdict::label(outcome))]).set(count);
+        }
         self.scan_duration.set(duration.as_secs_f64());
     }
 }

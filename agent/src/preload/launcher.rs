@@ -251,6 +251,7 @@ mod tests {
             role: Role::Python,
             libraries: None,
             python: Some(python),
+            training: None,
         }
     }
 

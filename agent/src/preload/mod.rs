@@ -32,6 +32,7 @@ pub use self::verdict::{
     judge,
 };
 use crate::host::Machine;
+use crate::trainer::TrainerVerdict;
 
 /// When processes are inspected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +71,8 @@ pub struct ContainerVerdict {
     pub launcher_hook: Option<HookVerdict>,
     /// Variables that its processes lack to find MindIO's controller.
     pub missing_environment: Vec<&'static str>,
+    /// Whether its training program can save; `None` if it runs none that is known.
+    pub trainer: Option<TrainerVerdict>,
 }
 
 impl PodVerdict {
@@ -105,6 +108,7 @@ pub fn scan(
                 verdict: (!container.libraries.is_empty()).then_some(verdict),
                 launcher_hook: container.launcher.judge_hook(&processes, grace),
                 missing_environment: container.launcher.missing_variables(&processes, grace),
+                trainer: TrainerVerdict::of(processes.iter().filter_map(|process| process.training.as_ref())),
             }
         });
         PodVerdict {

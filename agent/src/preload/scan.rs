@@ -19,6 +19,7 @@ use super::launcher::{Python, VARIABLES};
 use super::pod::{InjectedContainer, InjectedPod};
 use super::verdict::{Environment, FileState, Library, ObservedProcess, Role};
 use crate::host::{ElfError, HostRoot, Machine, PathError, cgroup, shared_object, variable};
+use crate::trainer::training_of;
 
 /// Programs that start or supervise others. They show problems of the image, but don't train.
 const HELPERS: [&str; 17] = [
@@ -126,6 +127,7 @@ fn observe_process(
     };
     let role = role(&name);
     let python = (role == Role::Python && !container.launcher.is_empty()).then(|| python(process));
+    let training = (role == Role::Python).then(|| training_of(process, &environ(process).ok()?)).flatten();
     Some(ObservedProcess {
         pid: stat.pid,
         started: stat.starttime,
@@ -134,6 +136,7 @@ fn observe_process(
         role,
         libraries,
         python,
+        training,
     })
 }
 

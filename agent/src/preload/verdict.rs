@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use swansong_trainer::Training;
+
 use super::launcher::Python;
 use super::reason::PreloadReason;
 
@@ -35,6 +37,8 @@ pub struct ObservedProcess {
     pub libraries: Option<Vec<Library>>,
     /// What a Python interpreter shows of the launcher; `None` if that isn't needed.
     pub python: Option<Python>,
+    /// What a Python interpreter trains.
+    pub training: Option<Training>,
 }
 
 /// Whether a process's environment contains LD_PRELOAD. The value isn't kept, since it may contain private paths.

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use std::sync::Arc;
 use swansong_api::pod::LIBRARIES;
+use swansong_api::pod_status::{PodStatus, TrainerStatus};
 use swansong_faults::unix_millis;
 use swansong_runtime::events::{Event, EventSender, container_reference};
 use swansong_runtime::supervisor::{Progress, TaskError};
+use swansong_trainer as trainer;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
@@ -19,6 +21,7 @@ use crate::preload::{
     ContainerVerdict, Debouncer, Discovery, DiscoveryReason, HookVerdict, Outcome, PodVerdict, Verdict, scan,
 };
 use crate::readiness::truncate;
+use crate::trainer::TrainerVerdict;
 
 /// The annotation of Events with the verdict's reason.
 const REASON: &str = "swansong.dev/reason";
@@ -52,12 +55,26 @@ pub(super) async fn run(context: Context, progress: Progress) -> Result<Infallib
             processes.statuses(&running.cloned().collect::<Vec<_>>(), unix_millis())
         });
         let statuses = statuses.await.map_err(|panic| TaskError(panic.to_string()))?;
-        shared.pod_statuses.send_replace(Arc::new(statuses.map_err(|error| TaskError(error.to_string()))?));
+        let mut statuses = statuses.map_err(|error| TaskError(error.to_string()))?;
+        add_trainers(&mut statuses, &verdicts);
+        shared.pod_statuses.send_replace(Arc::new(statuses));
         report(&mut debouncer, &verdicts, started.elapsed(), &events);
         shared.metrics.record_scan(&verdicts, scan_started.elapsed());
         shared.verdicts.send_replace(Arc::new(verdicts));
         progress.succeeded();
         sleep(config.preload.interval).await;
+    }
+}
+
+/// Adds the verdicts on trainers to what `/status` shows of their Pods.
+fn add_trainers(statuses: &mut [PodStatus], verdicts: &[PodVerdict]) {
+    for status in statuses {
+        let pod = verdicts.iter().find(|pod| pod.uid == status.uid);
+        let container =
+            pod.and_then(|pod| pod.containers.iter().find(|container| container.name == status.container));
+        status.trainer = container.and_then(|container| container.trainer.as_ref()).map(|trainer| {
+            TrainerStatus { verdict: trainer.outcome.to_string(), message: trainer.message.clone() }
+        });
     }
 }
 
@@ -131,6 +148,16 @@ fn reports(container: &ContainerVerdict) -> Vec<ContainerReport> {
             is_active.map(|active| if active { "LauncherHookActive" } else { "LauncherHookNotActive" });
         let (is_good, reason) = (*is_active == Some(true), reason.as_str().to_owned());
         reports.push(ContainerReport { kind: "hook", is_good, event, reason, message: message.clone() });
+    }
+    if let Some(TrainerVerdict { outcome, reasons, message, .. }) = &container.trainer {
+        let event = match outcome {
+            trainer::Verdict::Can => Some("TrainerCanSave"),
+            trainer::Verdict::Cannot => Some("TrainerCannotSave"),
+            trainer::Verdict::Unknown => None,
+        };
+        let reason = reasons.first().map_or("Can", |reason| reason.as_str()).to_owned();
+        let (is_good, message) = (*outcome == trainer::Verdict::Can, message.clone());
+        reports.push(ContainerReport { kind: "trainer", is_good, event, reason, message });
     }
     let missing = container.missing_environment.join(", ");
     let event = (!missing.is_empty()).then_some("DumpEnvironmentMissing");

@@ -35,6 +35,7 @@ fn broken(path: &str, file: FileState) -> Library {
 fn process(pid: i32, name: &str, role: Role, libraries: &[Library]) -> ObservedProcess {
     ObservedProcess {
         python: None,
+        training: None,
         pid,
         started: u64::from(pid.unsigned_abs()),
         age: Duration::from_mins(1),
