@@ -1,5 +1,6 @@
 //! `swansong lint-script`: says whether start scripts can save a dying checkpoint, and what is wrong with them.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -76,9 +77,10 @@ impl LintScript {
 fn text(scripts: &[Script]) -> String {
     let mut text = String::new();
     for Script { file, report } in scripts {
-        text += &format!("{}: {}\n", printable(file), report.verdict);
+        // Writing to a String can't fail.
+        let _ = writeln!(text, "{}: {}", printable(file), report.verdict);
         for line in lines(report, file) {
-            text += &format!("  {}\n", printable(&line));
+            let _ = writeln!(text, "  {}", printable(&line));
         }
     }
     text

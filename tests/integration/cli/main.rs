@@ -9,4 +9,5 @@ mod explain;
 mod inputs;
 mod streams;
 mod support;
+mod trainer;
 mod workloads;

@@ -291,6 +291,33 @@ fn members_may_come_in_any_order() {
 }
 
 #[test]
+fn a_trainer_that_the_configuration_denies() {
+    let script =
+        "torchrun --nproc_per_node 16 posttrain_gpt.py --use-distributed-optimizer --save /ckpt --lora-r 8";
+    let job = json!({"kind": "AscendJob", "metadata": {"name": "j", "annotations": {"recover-strategy": "dump"}},
+        "spec": {"replicaSpecs": {"Master": {"template": {"spec": {"containers": [{"name": "ascend", "command": ["bash", "-c", script]}]}}}}}});
+    let kind = json!({"group": "mindxdl.gitee.com", "version": "v1", "kind": "AscendJob"});
+    let request = json!({"object": job, "kind": kind});
+    for (config, allowed) in [
+        ("", true),
+        ("trainerStrictness: {LoraStopsJob: warn, WeightsOnly: deny}", true),
+        ("trainerStrictness: {LoraStopsJob: deny}", false),
+    ] {
+        let seen = see_with(&request, config);
+        assert_eq!(seen.response["allowed"], allowed, "{config}");
+        assert!(seen.warnings()[0].contains("the job will not start"), "{:?}", seen.warnings());
+        assert_eq!(seen.patch().is_some(), allowed);
+        if !allowed {
+            assert_eq!(seen.verdict, Verdict::Denied(Reason::TrainerWontStart));
+            assert_eq!((seen.verdict.unprocessed(), &seen.response["status"]["code"]), (None, &json!(403)));
+        }
+    }
+    for unknown in ["trainerStrictness: {Lora: deny}", "trainerStrictness: {NoTrainer: deny}"] {
+        assert!(Config::parse(unknown).expect_err("an error").to_string().contains("docs/trainer.md"));
+    }
+}
+
+#[test]
 fn a_core_that_panics() {
     let body = review(&json!({})).to_string();
     for (strictness, verdict, allowed) in [

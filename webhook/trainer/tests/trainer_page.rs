@@ -22,12 +22,12 @@ fn page_has_the_reasons_and_releases_of_the_code() {
     let expected = with_table(
         &page,
         "| reason | effect | meaning | what to do |\n|---|---|---|---|\n",
-        reasons.collect(),
+        &reasons.collect::<String>(),
     );
     let expected = with_table(
         &expected,
         "| component | defect | since | fixed in | commits |\n|---|---|---|---|---|\n",
-        releases.collect(),
+        &releases.collect::<String>(),
     );
     if env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
         fs::write(path, &expected).expect("docs/trainer.md is writable");
@@ -39,7 +39,7 @@ fn page_has_the_reasons_and_releases_of_the_code() {
     }
 }
 
-fn with_table(page: &str, header: &str, rows: String) -> String {
+fn with_table(page: &str, header: &str, rows: &str) -> String {
     let (before, after) = page.split_once(header).expect("the table");
     let rest =
         if after.starts_with('|') { after.find("\n\n").map_or("", |end| &after[end + 1..]) } else { after };

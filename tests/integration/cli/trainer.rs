@@ -1,0 +1,111 @@
+//! `lint-script`, and what `explain` says of training programs.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::run;
+
+fn corpus(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("webhook/trainer/tests/corpus");
+    folder.join(name).to_string_lossy().into_owned()
+}
+
+#[test]
+fn exit_status_of_a_linted_script_follows_its_findings() {
+    let script = corpus("pretrain_tee.sh");
+    for (arguments, code) in [
+        (&["lint-script", &script][..], 0),
+        (&["lint-script", "--fail-on-warning", &script], 2),
+        (&["lint-script", "--fail-on-warning", &corpus("pretrain_grouped_arguments.sh")], 0),
+        (&["lint-script", "missing.sh"], 1),
+    ] {
+        assert_eq!(run(arguments, "").code, code, "{arguments:?}");
+    }
+    let text = run(&["lint-script", &script], "").output();
+    assert!(
+        text.contains(": can\n") && text.contains("WARNING line") && text.contains("ExitStatusLost"),
+        "{text}"
+    );
+    assert!(
+        text.contains("data-parallel size 4: 16 NPUs ÷ (tensor 2 · pipeline 2 · context 1); 2 replicas"),
+        "{text}"
+    );
+}
+
+#[test]
+fn script_is_read_from_standard_input() {
+    let json =
+        run(&["lint-script", "-o", "json", "-"], "torchrun posttrain_gpt.py --lora-r 8\n").json().remove(0);
+    assert_eq!(json["scripts"][0]["verdict"], "can't");
+    assert_eq!(json["scripts"][0]["trainings"][0]["framework"], "MindSpeed-LLM");
+}
+
+const JOB: &str = r#"
+kind: ConfigMap
+apiVersion: v1
+metadata: {name: scripts}
+data:
+  start.sh: |
+    cd /code/MindSpeed-LLM
+    torchrun --nproc_per_node $LOCAL --nnodes $NODES pretrain_gpt.py --use-distributed-optimizer \
+      --tensor-model-parallel-size $TP --save /ckpt $EXTRA
+---
+kind: AscendJob
+apiVersion: mindxdl.gitee.com/v1
+metadata: {name: j, annotations: {recover-strategy: dump}}
+spec:
+  replicaSpecs:
+    Master:
+      template:
+        spec:
+          containers:
+            - name: ascend
+              command: [bash, /scripts/start.sh]
+              env: [{name: TP, value: "TENSOR"}, {name: LOCAL, value: "8"}, {name: NODES, value: "1"}]
+              resources: {limits: {huawei.com/Ascend910: 8}}
+              volumeMounts: [{name: s, mountPath: /scripts}]
+          volumes: [{name: s, configMap: {name: scripts}}]
+"#;
+
+fn explain(arguments: &[&str], input: &str) -> Value {
+    let json = run(&[&["explain", "-o", "json"], arguments].concat(), input).json().remove(0);
+    let documents = json["documents"].as_array().expect("an array");
+    documents.iter().find(|document| document["kind"] == "AscendJob").expect("the job").clone()
+}
+
+#[test]
+fn script_of_a_mounted_config_map_is_read_with_the_variables_of_the_container() {
+    for (tensor, verdict, warning) in
+        [("4", "can", None), ("8", "can't", Some("NoReplica: container ascend: "))]
+    {
+        let document = explain(&[], &JOB.replace("TENSOR", tensor));
+        assert_eq!(document["trainers"][0]["verdict"], verdict, "{document}");
+        assert_eq!(document["trainers"][0]["trainings"][0]["parallelism"]["npus"], 8);
+        let warnings = document["warnings"].to_string();
+        assert_eq!(
+            warning.is_some_and(|warning| warnings.contains(warning)),
+            warning.is_some(),
+            "{warnings}"
+        );
+    }
+}
+
+#[test]
+fn script_of_a_file_is_read_with_the_job() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (job, script) = (folder.path().join("job.yaml"), folder.path().join("train.sh"));
+    fs::write(&job, JOB.replace("/scripts/start.sh", "/job/code/train.sh")).expect("a job");
+    fs::write(&script, "torchrun --nproc_per_node 8 posttrain_gpt.py --lora-r 8 --save /ckpt\n")
+        .expect("a script");
+    let (job, script) = (job.to_string_lossy(), script.to_string_lossy());
+    let alone = explain(&["-f", &job], "");
+    assert!(
+        alone["notes"].to_string().contains("ScriptMissing: container ascend: /job/code/train.sh"),
+        "{alone}"
+    );
+    let both = explain(&["-f", &job, "-f", &script], "");
+    assert!(both["warnings"].to_string().contains("the job will not start"), "{both}");
+    assert_eq!(run(&["explain", "--fail-on-warning", "-f", &job, "-f", &script], "").code, 2);
+}
