@@ -10,6 +10,7 @@
 
 mod debounce;
 mod discovery;
+mod image;
 mod launcher;
 mod pod;
 mod reason;
@@ -23,6 +24,7 @@ use serde::Serialize;
 
 pub use self::debounce::Debouncer;
 pub use self::discovery::{Discovery, DiscoveryReason};
+pub use self::image::ImageReports;
 pub use self::launcher::{HookReason, HookVerdict, Launcher, Python};
 pub use self::pod::{InjectedContainer, InjectedPod};
 pub use self::reason::PreloadReason;
@@ -73,6 +75,8 @@ pub struct ContainerVerdict {
     pub missing_environment: Vec<&'static str>,
     /// Whether its training program can save; `None` if it runs none that is known.
     pub trainer: Option<TrainerVerdict>,
+    /// What its image has and lacks; `None` if its files can't be read.
+    pub image: Option<swansong_image::Report>,
 }
 
 impl PodVerdict {
@@ -109,6 +113,7 @@ pub fn scan(
                 launcher_hook: container.launcher.judge_hook(&processes, grace),
                 missing_environment: container.launcher.missing_variables(&processes, grace),
                 trainer: TrainerVerdict::of(processes.iter().filter_map(|process| process.training.as_ref())),
+                image: None,
             }
         });
         PodVerdict {

@@ -18,7 +18,8 @@ use super::Context;
 use crate::host::Machine;
 use crate::pod_processes::PodProcesses;
 use crate::preload::{
-    ContainerVerdict, Debouncer, Discovery, DiscoveryReason, HookVerdict, Outcome, PodVerdict, Verdict, scan,
+    ContainerVerdict, Debouncer, Discovery, DiscoveryReason, HookVerdict, ImageReports, Outcome, PodVerdict,
+    ScanError, Verdict, scan,
 };
 use crate::readiness::truncate;
 use crate::trainer::TrainerVerdict;
@@ -35,6 +36,7 @@ pub(super) async fn run(context: Context, progress: Progress) -> Result<Infallib
     let proc = host_root.join("proc");
     let started = Instant::now();
     let mut debouncer = Debouncer::new(config.preload.grace);
+    let mut images = ImageReports::default();
     loop {
         progress.alive();
         let pods = shared.pods.borrow().clone();
@@ -43,11 +45,17 @@ pub(super) async fn run(context: Context, progress: Progress) -> Result<Infallib
             Vec::new()
         } else {
             let (proc, grace) = (proc.clone(), config.preload.grace);
+            let mut known = std::mem::take(&mut images);
             // If a container's file system hangs, this task waits and counts as stuck.
-            let scanned = spawn_blocking(move || scan(&proc, &pods, grace, Machine::HOST)).await;
-            scanned
-                .map_err(|panic| TaskError(panic.to_string()))?
-                .map_err(|error| TaskError(error.to_string()))?
+            let scanned = spawn_blocking(move || {
+                let mut verdicts = scan(&proc, &pods, grace, Machine::HOST)?;
+                known.attach(&proc, &pods, &mut verdicts);
+                Ok::<_, ScanError>((verdicts, known))
+            });
+            let scanned = scanned.await.map_err(|panic| TaskError(panic.to_string()))?;
+            let (verdicts, known) = scanned.map_err(|error| TaskError(error.to_string()))?;
+            images = known;
+            verdicts
         };
         let (processes, npu_pods) = (PodProcesses::new(proc.clone()), shared.npu_pods.borrow().clone());
         let statuses = spawn_blocking(move || {

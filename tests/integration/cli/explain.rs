@@ -189,3 +189,58 @@ fn other_lists_pass_untouched() {
     assert_eq!(run(&["inject"], list).output(), list);
     assert_eq!(documents(list)[0]["skipReason"], "KindNotHandled");
 }
+
+#[test]
+fn each_part_of_zero_touch_is_shown_with_what_leaves_it_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("config.yaml");
+    std::fs::write(&config, "zeroTouch: true\n").expect("written");
+    let pod = "{kind: Pod, apiVersion: v1, metadata: {name: p, annotations: {recover-strategy: dump}}, \
+               spec: {containers: [{name: ascend, image: i}]}}";
+    let text = run(&["explain", "--config", config.to_str().expect("a path")], pod).output();
+    for part in [
+        "+ libraries",
+        "`swansong.dev/libraries: configured` leaves it out",
+        "+ launcherPatch",
+        "`dump.launcherPatch: false` leaves it out",
+        "+ env.PET_MAX_RESTARTS",
+        "+ manager",
+        "`swansong.dev/manager: none` leaves it out",
+    ] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    for reminder in ["distributed/run.py", "manager.py"] {
+        assert!(!text.contains(reminder), "{reminder}:\n{text}");
+    }
+    assert!(run(&["explain"], pod).output().contains("manager.py"));
+}
+
+#[test]
+fn manager_py_is_the_program_of_the_sidecar() {
+    let printed = run(&["manager-py"], "").output();
+    let program = swansong_inject::manager::PROGRAM;
+    assert_eq!(printed, program);
+    let pod = "{kind: Pod, apiVersion: v1, metadata: {name: p, annotations: {recover-strategy: dump, \
+               swansong.dev/manager: sidecar}}, spec: {containers: [{name: ascend}]}}";
+    let injected = run(&["inject", "-o", "json"], pod).json().remove(0);
+    assert_eq!(injected["spec"]["initContainers"][0]["command"][4], program);
+}
+
+#[test]
+fn image_check_reads_a_root_folder_and_says_what_is_missing() {
+    let root = tempfile::tempdir().expect("a folder");
+    let shell = root.path().join("bin");
+    std::fs::create_dir(&shell).expect("made");
+    std::fs::copy("/bin/sh", shell.join("sh")).expect("copied");
+    let path = root.path().to_str().expect("a path");
+    let checked = run(&["image-check", path], "");
+    assert_eq!(checked.code, 0, "{}", checked.stderr);
+    for line in ["taskd     missing  no site directory has the package taskd", "shell     ok       there"] {
+        assert!(checked.stdout.contains(line), "{}", checked.stdout);
+    }
+    assert_eq!(run(&["image-check", "--fail-on-warning", path], "").code, 2);
+    let missing = run(&["image-check", "/nowhere.tar"], "");
+    assert_eq!(missing.code, 1);
+    assert!(missing.stderr.contains("/nowhere.tar"), "{}", missing.stderr);
+    assert_eq!(run(&["image-check"], "").code, 1);
+}

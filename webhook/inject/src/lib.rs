@@ -27,7 +27,6 @@ pub mod report;
 mod reset_config;
 pub mod select;
 mod source;
-mod spec;
 mod spelling;
 mod strategies;
 mod template;

@@ -1,10 +1,13 @@
 //! Injects one pod template.
 
+mod spec;
+
 use swansong_api::annotations::{JOB_COMPLETION_INDEX, OPTIONS, RECOVER_STRATEGY};
 use swansong_api::record::Record;
 use swansong_api::strategy::Strategies;
 use swansong_api::{env as names, labels};
 
+use self::spec::SpecInjection;
 use crate::budget::Budget;
 use crate::context::{PodContext, Rank};
 use crate::metadata::MetadataChanges;
@@ -14,7 +17,6 @@ use crate::reason::Reason;
 use crate::report::{Action, Outcome, TemplateReport, Warning};
 use crate::select::choose;
 use crate::source::Source;
-use crate::spec::SpecInjection;
 use crate::strategies::TemplateRequest;
 use crate::view::{Metadata, PodSpec, Slot, Template};
 use crate::workload::{self, LocatedTemplate, WorkloadKind};

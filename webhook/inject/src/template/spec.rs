@@ -3,6 +3,7 @@
 use swansong_api::labels;
 use swansong_api::record::{ContainerRecord, Record};
 
+use super::TemplateInjection;
 use crate::additions::PodAdditions;
 use crate::budget::Budget;
 use crate::container::{ContainerInjection, Shared};
@@ -19,7 +20,6 @@ use crate::reason::Reason;
 use crate::report::{Action, TemplateReport, Warning};
 use crate::reset_config::ResetConfig;
 use crate::select::Chosen;
-use crate::template::TemplateInjection;
 use crate::view::{Metadata, PodSpec};
 use crate::workload::WorkloadKind;
 
