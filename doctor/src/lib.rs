@@ -4,10 +4,11 @@
 //! API server, agents' /status ─collect─▶ Snapshot ─checks─▶ Report ─▶ text or JSON
 //! ```
 //!
-//! [`collect`] reads, and is the only part that does. [`checks`] is a pure function of the [`snapshot`]. What couldn't be read
+//! [`collect`] reads. [`rehearse`] is the only part that writes. [`checks`] is a pure function of the [`snapshot`]. What couldn't be read
 //! is in the snapshot as such, and a check of it is unknown, never passed.
 
 pub mod checks;
 pub mod collect;
+pub mod rehearse;
 pub mod report;
 pub mod snapshot;

@@ -18,7 +18,6 @@ impl Report {
     /// A report of these checks.
     pub fn new(checks: Vec<Check>) -> Self {
         let status = checks.iter().map(|check| check.status).max().unwrap_or(Status::Unknown);
-        // A link that isn't known matters more than one that may fail later.
         Self { status, checks }
     }
 
@@ -134,4 +133,51 @@ fn escape(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::Link;
+
+    fn check(subject: &str, link: Link, status: Status) -> Check {
+        let (subject, seen) = (subject.to_owned(), "it is\u{1b}[2Jso".to_owned());
+        Check { subject, link, status, seen, objects: Vec::new() }
+    }
+
+    #[test]
+    fn checks_that_pass_are_folded_and_others_say_what_to_do() {
+        let report = Report::new(vec![
+            check("", Link::WebhookReplicas, Status::Pass),
+            check("", Link::Agents, Status::Warn),
+            check("ml/bert", Link::Strategy, Status::Pass),
+            check("ml/bert", Link::ResetConfig, Status::Fail),
+        ]);
+        let expected = "\
+installation
+  ✓ webhook-replicas
+  ‼ agents: it is\\u{1b}[2Jso
+      See why its Pods aren't ready: kubectl -n swansong-agent describe pods.
+      docs/doctor.md#agents
+job ml/bert
+  ✓ strategy
+  × reset-config: it is\\u{1b}[2Jso
+      Delete it if it exists; the webhook creates it again within seconds.
+      docs/doctor.md#reset-config
+
+× 2 pass, 1 warn, 0 unknown, 1 fail
+";
+        assert_eq!(report.text(false).to_string(), expected);
+        assert!(report.text(true).to_string().contains("  ✓ strategy: it is"));
+    }
+
+    #[test]
+    fn many_jobs_without_a_problem_are_one_line() {
+        let mut checks: Vec<Check> =
+            (0..200).map(|n| check(&format!("ml/job-{n}"), Link::Strategy, Status::Pass)).collect();
+        checks[7].status = Status::Unknown;
+        let text = Report::new(checks).text(false).to_string();
+        assert!(text.lines().count() < 10 && text.contains("199 other sections"), "{text}");
+        assert!(text.contains("job ml/job-7"), "{text}");
+    }
 }

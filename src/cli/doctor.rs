@@ -6,15 +6,16 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use swansong_doctor::checks::{self, Status};
-use swansong_doctor::collect::{Scope, collect};
+use swansong_doctor::collect::{Scope, collect, now};
+use swansong_doctor::rehearse::rehearse;
 use swansong_doctor::report::Report;
 use swansong_runtime::kube::ClusterChoice;
 
-use super::files::print;
+use super::files::{print, printable};
 
 /// Check in a cluster whether a dying checkpoint would be saved: every link of the chain
 ///
-/// It only reads. The exit status is 0 if no check fails and all are known, 2 if one fails, 3 if none fails and one is unknown,
+/// It only reads, except with --rehearse. The exit status is 0 if no check fails and all are known, 2 if one fails, 3 if none fails and one is unknown,
 /// and 1 if there is no report.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Doctor {
@@ -27,6 +28,11 @@ pub(crate) struct Doctor {
     /// Check a node
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
+    /// Send a harmless fault from the node to ClusterD and take it back, by the node's agent, and print the result
+    ///
+    /// It writes an annotation on the Node. Nothing is sent while a job that asks for a dump runs there.
+    #[arg(long, requires = "node")]
+    rehearse: bool,
     /// Namespace of the job [default: that of the kubeconfig's context]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
@@ -72,6 +78,9 @@ impl Doctor {
     /// Reads, checks and prints.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        if let (true, Some(node)) = (self.rehearse, &self.node) {
+            return runtime.block_on(self.rehearse(node));
+        }
         let report = runtime.block_on(self.report())?;
         print(&match self.output {
             Output::Text => report.text(self.verbose).to_string(),
@@ -83,6 +92,22 @@ impl Doctor {
             3
         } else {
             0
+        }))
+    }
+
+    async fn rehearse(&self, node: &str) -> anyhow::Result<ExitCode> {
+        let config = self.cluster.config().await.context("a rehearsal needs a cluster")?;
+        let client = kube::Client::try_from(config).context("no client of the API server can be made")?;
+        eprintln!("waiting for the agent of node {node} …");
+        let result = rehearse(client, node, now()).await?;
+        print(&match self.output {
+            Output::Text => format!("{}: {}\n", result.status, printable(&result.message)),
+            Output::Json => serde_json::to_string_pretty(&result)? + "\n",
+        })?;
+        Ok(ExitCode::from(match result.status.as_str() {
+            "pass" => 0,
+            "fail" => 2,
+            _ => 3,
         }))
     }
 

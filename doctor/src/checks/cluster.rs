@@ -1,11 +1,12 @@
 //! MindCluster's own objects.
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use swansong_api::node::{REHEARSAL, RehearsalResult};
+use swansong_api::node::{FAULTS_RELAYED, RehearsalResult};
 
 use super::finding::{Check, Checks, Judged, Verdict, required};
 use super::link::Link;
-use super::nodes::{FAULTS_CONDITION, REFUSED, reports_faults};
+use super::nodes::{REFUSED, reports_faults};
+use crate::rehearse;
 use crate::snapshot::{Cluster, NodeSnapshot, Snapshot, ready_endpoints};
 
 const NAMESPACES: [&str; 2] = ["cluster-system", "mindx-dl"];
@@ -59,7 +60,7 @@ fn written_at(map: &ConfigMap) -> Option<u64> {
 
 fn sender(nodes: &[&NodeSnapshot]) -> Judged {
     let refused = nodes.iter().find(|node| {
-        node.condition(FAULTS_CONDITION).is_some_and(|condition| condition.reason.as_deref() == Some(REFUSED))
+        node.condition(FAULTS_RELAYED).is_some_and(|condition| condition.reason.as_deref() == Some(REFUSED))
     });
     if let Some(node) = refused {
         return Err(Verdict::fail(format!("ClusterD refuses the faults of node {} (410)", node.name)));
@@ -74,7 +75,7 @@ fn sender(nodes: &[&NodeSnapshot]) -> Judged {
 
 /// The last rehearsal of a node.
 fn result(node: &NodeSnapshot) -> Option<RehearsalResult> {
-    serde_json::from_str(node.annotation(REHEARSAL)?).ok()
+    rehearse::result(node.node.read()?)
 }
 
 fn rehearsal(nodes: &[&NodeSnapshot], now: u64) -> Judged {

@@ -13,6 +13,9 @@ mod pod;
 mod pods;
 mod processes;
 
+#[cfg(test)]
+mod tests;
+
 pub use self::finding::{Check, Status};
 pub use self::link::{Area, Link};
 use crate::snapshot::Snapshot;

@@ -1,7 +1,7 @@
 //! The nodes of the jobs.
 
 use k8s_openapi::api::core::v1::NodeCondition;
-use swansong_api::node::DUMP_READY;
+use swansong_api::node::{DUMP_READY, FAULTS_RELAYED};
 use swansong_fault_model::device_plugin::{ConfigMapData, DeviceInfo};
 
 use super::cluster::age;
@@ -9,8 +9,6 @@ use super::finding::{Check, Checks, Judged, Verdict, required};
 use super::link::Link;
 use crate::snapshot::{NodeSnapshot, Seen, Snapshot};
 
-/// Whether the faults of a node's devices reach ClusterD.
-pub(super) const FAULTS_CONDITION: &str = "FaultsRelayed";
 /// Its reason while ClusterD answers with 410.
 pub(super) const REFUSED: &str = "FaultRelayRefused";
 /// The agent writes the condition every five to ten minutes, in milliseconds.
@@ -38,7 +36,7 @@ fn is_asked(node: &NodeSnapshot) -> bool {
 
 /// Whether the node's agent reports faults.
 pub(super) fn reports_faults(node: &NodeSnapshot) -> bool {
-    node.condition(FAULTS_CONDITION).is_some()
+    node.condition(FAULTS_RELAYED).is_some()
 }
 
 fn agent(node: &NodeSnapshot) -> Judged {
@@ -87,7 +85,7 @@ fn dump_ready(node: &NodeSnapshot, now: u64) -> Judged {
 
 fn faults(node: &NodeSnapshot) -> Judged {
     required(&node.node, "the Node")?;
-    Ok(match node.condition(FAULTS_CONDITION) {
+    Ok(match node.condition(FAULTS_RELAYED) {
         None => Verdict::unknown("it is gone"),
         Some(condition) if condition.reason.as_deref() == Some(REFUSED) => {
             Verdict::unknown("ClusterD refuses its faults, as sender-registered shows")

@@ -20,16 +20,14 @@ const CLUSTERD: &str = "clusterd-grpc-svc";
 const CLUSTER_INFO: &str = "cluster-info-device-0";
 
 pub(super) async fn collect(reader: &Reader) -> Cluster {
-    let maps = |namespace: &str| Api::<ConfigMap>::namespaced(reader.client(), namespace);
-    let (mindx, statistics) = (maps(MINDX), maps(statistic::NAMESPACE));
-    let (namespaces, clusterd, cluster_info, statistic, queues) = futures::join!(
+    let maps: Api<ConfigMap> = Api::namespaced(reader.client(), MINDX);
+    let (namespaces, clusterd, cluster_info, queues) = futures::join!(
         namespaces(reader),
         endpoint_slices(reader, MINDX, CLUSTERD),
-        reader.get(&mindx, CLUSTER_INFO),
-        reader.get(&statistics, statistic::NAME),
+        reader.get(&maps, CLUSTER_INFO),
         queues(reader),
     );
-    Cluster { namespaces, clusterd, cluster_info, statistic, queues }
+    Cluster { namespaces, clusterd, cluster_info, queues }
 }
 
 async fn namespaces(reader: &Reader) -> Seen<Vec<String>> {

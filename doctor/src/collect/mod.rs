@@ -60,7 +60,8 @@ fn nodes_of(jobs: &[Job]) -> BTreeSet<String> {
     pods.filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect()
 }
 
-fn now() -> u64 {
+/// This machine's time, in milliseconds since 1970.
+pub fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -96,7 +96,6 @@ pub struct Cluster {
     pub namespaces: Seen<Vec<String>>,
     pub clusterd: Seen<Vec<EndpointSlice>>,
     pub cluster_info: Seen<ConfigMap>,
-    pub statistic: Seen<ConfigMap>,
     /// The state of each of Volcano's queues, by name.
     pub queues: Seen<BTreeMap<String, String>>,
 }

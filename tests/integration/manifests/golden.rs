@@ -6,7 +6,7 @@ use crate::kustomize::{AGENT_OVERLAYS, GATEWAY_OVERLAYS, OVERLAYS, kubectl, kust
 
 #[test]
 fn overlays_render_to_their_snapshots() {
-    for overlay in OVERLAYS.into_iter().chain(AGENT_OVERLAYS).chain(GATEWAY_OVERLAYS) {
+    for overlay in OVERLAYS.into_iter().chain(AGENT_OVERLAYS).chain(GATEWAY_OVERLAYS).chain(["doctor"]) {
         let rendered = kustomize(&root().join("manifests").join(overlay));
         let name = overlay.rsplit('/').next().expect("a name");
         insta::with_settings!({

@@ -6,6 +6,7 @@
 mod admission;
 mod agent;
 mod configuration;
+mod doctor;
 mod gateway;
 mod golden;
 mod image;

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Condition type: whether the node can save a dying job.
 pub const DUMP_READY: &str = "DumpReady";
 
+/// Condition type: whether the faults of the node's devices reach ClusterD.
+pub const FAULTS_RELAYED: &str = "FaultsRelayed";
+
 /// Key of the opt-in taint, with effect `NoSchedule`, of nodes that aren't ready.
 pub const NOT_READY_TAINT: &str = "swansong.dev/not-ready";
 

@@ -1,0 +1,235 @@
+//! Checks of snapshots that a test cluster doesn't show.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::{Check, Link, Status, run};
+use crate::snapshot::{
+    Cluster, Installation, Job, JobKind, JobObject, NodeSnapshot, Replica, Seen, Snapshot,
+};
+
+const NOW: u64 = 1_796_000_000_000;
+
+fn job_object(replicas: &Value) -> JobObject {
+    let job = json!({
+        "apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob",
+        "metadata": {"name": "bert", "namespace": "ml", "annotations": {"recover-strategy": "dump"}},
+        "spec": {"replicaSpecs": replicas},
+    });
+    let object: DynamicObject = serde_json::from_value(job).expect("a job");
+    JobObject { kind: JobKind::AscendJob, object }
+}
+
+/// A snapshot in which only the job's own object was read; of everything else reading had this result.
+fn unread<T>(result: &Seen<()>) -> Seen<T> {
+    match result {
+        Seen::Read(()) | Seen::Absent => Seen::Absent,
+        Seen::Forbidden(message) => Seen::Forbidden(message.clone()),
+        Seen::Failed(message) => Seen::Failed(message.clone()),
+        Seen::NotAsked => Seen::NotAsked,
+    }
+}
+
+fn snapshot(result: &Seen<()>, job: JobObject) -> Snapshot {
+    Snapshot {
+        taken_at: NOW,
+        installation: Some(Installation {
+            configuration: unread(result),
+            deployment: unread(result),
+            endpoints: unread(result),
+            service_answer: unread(result),
+            replicas: unread(result),
+            policies: unread(result),
+            agents: unread(result),
+        }),
+        cluster: Some(Cluster {
+            namespaces: unread(result),
+            clusterd: unread(result),
+            cluster_info: unread(result),
+            queues: unread(result),
+        }),
+        jobs: vec![Job {
+            namespace: "ml".to_owned(),
+            name: "bert".to_owned(),
+            object: Seen::Read(job),
+            pods: unread(result),
+            group: unread(result),
+            reset_config: unread(result),
+            summary: unread(result),
+            service: unread(result),
+            endpoints: unread(result),
+        }],
+        nodes: vec![NodeSnapshot {
+            name: "npu-a".to_owned(),
+            node: unread(result),
+            device_info: unread(result),
+            agent: unread(result),
+            status: unread(result),
+        }],
+    }
+}
+
+fn two_pods() -> Value {
+    let container = json!({"name": "ascend", "ports": [{"containerPort": 8000}, {"containerPort": 9601}]});
+    let replica = json!({"replicas": 1, "template": {"spec": {"containers": [container]}}});
+    json!({"Master": replica, "Worker": replica})
+}
+
+fn of(checks: &[Check], link: Link) -> Option<&Check> {
+    checks.iter().find(|check| check.link == link)
+}
+
+#[test]
+fn what_was_not_read_never_passes() {
+    // These are read from the job's own object.
+    const OF_THE_JOB: [Link; 5] =
+        [Link::Strategy, Link::TemplatePorts, Link::CleanPodPolicy, Link::FaultScheduling, Link::OtherPods];
+    let unseen =
+        [Seen::Forbidden("no right".to_owned()), Seen::Failed("no answer".to_owned()), Seen::NotAsked];
+    for result in unseen {
+        let checks = run(&snapshot(&result, job_object(&two_pods())));
+        assert!(checks.len() > 20, "{}", checks.len());
+        for check in &checks {
+            let is_of_job = OF_THE_JOB.contains(&check.link);
+            let is_failure_of_asking = matches!(
+                (&result, check.link),
+                (Seen::Failed(_), Link::WebhookReachable | Link::AgentAnswers)
+            );
+            let is_expected = match check.status {
+                Status::Pass => is_of_job,
+                Status::Fail => is_failure_of_asking,
+                Status::Unknown => !is_of_job,
+                Status::Warn => false,
+            };
+            assert!(is_expected, "{result:?}: {check:?}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_exist_fails_or_warns() {
+    let checks = run(&snapshot(&Seen::Absent, job_object(&two_pods())));
+    for link in [
+        Link::WebhookConfiguration,
+        Link::WebhookReplicas,
+        Link::Clusterd,
+        Link::ClusterInfo,
+        Link::PodGroup,
+        Link::ServicePorts,
+        Link::ResetConfig,
+        Link::JobSummary,
+        Link::AgentAnswers,
+        Link::DevicePlugin,
+    ] {
+        assert_eq!(of(&checks, link).map(|check| check.status), Some(Status::Fail), "{link:?}");
+    }
+}
+
+#[test]
+fn namespaces_of_clusterd_are_named() {
+    for (found, status) in [
+        (vec!["cluster-system", "mindx-dl"], Status::Pass),
+        (vec!["mindx-dl"], Status::Fail),
+        (vec![], Status::Fail),
+    ] {
+        let mut snapshot = snapshot(&Seen::NotAsked, job_object(&two_pods()));
+        if let Some(cluster) = &mut snapshot.cluster {
+            cluster.namespaces = Seen::Read(found.iter().map(|name| (*name).to_owned()).collect());
+        }
+        let checks = run(&snapshot);
+        let check = of(&checks, Link::Namespaces).expect("checked");
+        assert_eq!(check.status, status, "{check:?}");
+        assert!(found.len() != 1 || check.seen.contains("cluster-system"), "{check:?}");
+    }
+}
+
+#[test]
+fn job_with_one_pod_is_warned_about() {
+    let alone = json!({"Master": two_pods()["Master"]});
+    let checks = run(&snapshot(&Seen::NotAsked, job_object(&alone)));
+    assert_eq!(of(&checks, Link::OtherPods).map(|check| check.status), Some(Status::Warn));
+}
+
+#[test]
+fn versions_of_replicas_are_compared() {
+    let replica = |version: Seen<Option<String>>| Replica {
+        name: "a".to_owned(),
+        version,
+        certificate: Seen::NotAsked,
+    };
+    let version = |text: &str| Seen::Read(Some(text.to_owned()));
+    for (versions, status) in [
+        (vec![version("0.1.0"), version("0.1.0")], Status::Pass),
+        (vec![version("0.1.0"), version("0.2.0")], Status::Warn),
+        (vec![version("0.1.0"), Seen::Read(None)], Status::Warn),
+        (vec![Seen::Read(None)], Status::Unknown),
+        (vec![version("0.1.0"), Seen::Forbidden("no".to_owned())], Status::Unknown),
+        (vec![], Status::Unknown),
+    ] {
+        let mut snapshot = snapshot(&Seen::NotAsked, job_object(&two_pods()));
+        if let Some(installation) = &mut snapshot.installation {
+            installation.replicas = Seen::Read(versions.into_iter().map(replica).collect());
+        }
+        assert_eq!(of(&run(&snapshot), Link::Versions).map(|check| check.status), Some(status));
+    }
+}
+
+/// A MindSpore Pod; `others` are added to its environment.
+fn mindspore(name: &str, others: &[(&str, &str)]) -> Pod {
+    let mut env = vec![
+        json!({"name": "MS_ENABLE_TFT", "value": "{TTP:1}"}),
+        json!({"name": "MS_SCHED_HOST", "value": "10.96.0.7"}),
+        json!({"name": "TTP_PORT", "value": "18000"}),
+    ];
+    env.extend(others.iter().map(|(name, value)| json!({"name": name, "value": value})));
+    let pod = json!({
+        "metadata": {"name": name, "uid": name, "annotations": {"swansong.dev/injected": "{}"}, "labels": {"replica-type": "worker"}},
+        "spec": {"containers": [{"name": "ascend", "env": env}]},
+        "status": {"phase": "Running"},
+    });
+    serde_json::from_value(pod).expect("a Pod")
+}
+
+#[test]
+fn mindspore_needs_address_and_port() {
+    let address = ("MS_TFT_IP", "$(MS_SCHED_HOST)");
+    for (env, status) in [
+        (vec![address, ("MS_TFT_PORT", "$(TTP_PORT)")], Status::Pass),
+        (vec![address, ("MS_TFT_PORT", "18000")], Status::Pass),
+        (vec![address, ("MS_TFT_PORT", "8000")], Status::Fail),
+        (vec![address], Status::Fail),
+        (vec![("MS_TFT_PORT", "18000")], Status::Fail),
+        (vec![("MS_TFT_IP", "$(LATER)"), ("MS_TFT_PORT", "18000"), ("LATER", "10.96.0.7")], Status::Fail),
+        (vec![("MS_TFT_IP", "10.9.9.9"), ("MS_TFT_PORT", "18000")], Status::Fail),
+        (vec![("LOCAL_PROXY_ENABLE", "on")], Status::Pass),
+    ] {
+        let mut snapshot = snapshot(&Seen::NotAsked, job_object(&two_pods()));
+        let service = json!({"spec": {"clusterIP": "10.96.0.7"}});
+        snapshot.jobs[0].service = Seen::Read(serde_json::from_value(service).expect("a Service"));
+        snapshot.jobs[0].pods = Seen::Read(vec![mindspore("bert-worker-0", &env)]);
+        let checks = run(&snapshot);
+        let check = of(&checks, Link::ControllerAddress).expect("checked");
+        assert_eq!(check.status, status, "{env:?}: {check:?}");
+        assert_eq!(
+            of(&checks, Link::TtpPort).map(|check| check.status),
+            Some(Status::Pass),
+            "MindSpore reads it"
+        );
+    }
+}
+
+#[test]
+fn forced_deletion_and_host_network_exclude_each_other() {
+    let mut job = job_object(&two_pods());
+    job.object.metadata.labels = Some(BTreeMap::from([("fault-scheduling".to_owned(), "force".to_owned())]));
+    let mut snapshot = snapshot(&Seen::NotAsked, job);
+    let mut pod = mindspore("bert-worker-0", &[]);
+    pod.spec.as_mut().expect("a spec").host_network = Some(true);
+    snapshot.jobs[0].pods = Seen::Read(vec![pod]);
+    let checks = run(&snapshot);
+    assert_eq!(of(&checks, Link::HostNetwork).map(|check| check.status), Some(Status::Warn));
+    assert_eq!(of(&checks, Link::FaultScheduling).map(|check| check.status), Some(Status::Warn));
+}
