@@ -8,6 +8,7 @@ mod agent;
 mod agent_policy;
 mod certificates;
 mod chart;
+mod doctor;
 mod fault_dumps;
 mod faults;
 mod gateway;

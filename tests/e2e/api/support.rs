@@ -139,6 +139,10 @@ impl Webhook {
         self.log.lock().unwrap().clone()
     }
 
+    pub(crate) fn health_address(&self) -> &str {
+        &self.health_address
+    }
+
     /// The answer of the health port, head and body.
     pub(crate) fn health(&self, path: &str) -> String {
         http_get(&self.health_address, path)
