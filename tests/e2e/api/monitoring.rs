@@ -105,7 +105,7 @@ impl Monitored {
             .await
             .unwrap();
         let api = cluster.info();
-        let prometheus = Prometheus::start(json!([
+        let prometheus = Prometheus::start(&json!([
             {"job_name": "swansong", "static_configs": [
                 target(rig().await.health_address(), "swansong-system", "webhook-a"),
                 target(agent.health_address(), "swansong-agent", &scene.site.node),
@@ -122,7 +122,7 @@ impl Monitored {
 
     async fn create_pod(&self, number: usize) {
         let mut pod = asking_pod(&format!("pod-{number}"), &json!([{"name": "ascend", "image": "x"}]));
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             pod["metadata"]["annotations"]["recover-strategy"] = json!("dump, recovr");
         }
         create(&self.scene.site.client, &self.namespace, pod).await.unwrap();

@@ -33,8 +33,8 @@ impl OtherWebhook {
         command.arg(Path::new(REPOSITORY).join("tests/e2e/api/other_webhook.py"));
         command.args(["tls.crt", "tls.key"].map(|file| certificate.files.path().join(file)));
         let mut shell = tied(&command).spawn().expect("sh");
-        let lines = BufReader::new(shell.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let port = lines.filter_map(|line| line.strip_prefix("port ")?.parse().ok()).next();
+        let mut lines = BufReader::new(shell.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let port = lines.find_map(|line| line.strip_prefix("port ")?.parse().ok());
         Self { shell, port: port.expect("other_webhook.py prints its port") }
     }
 

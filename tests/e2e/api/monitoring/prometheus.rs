@@ -20,7 +20,7 @@ pub(super) const REMEDY: &str =
 pub(super) struct Prometheus {
     address: String,
     shell: Child,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Drop for Prometheus {
@@ -37,7 +37,7 @@ pub(super) fn target(address: &str, namespace: &str, instance: &str) -> Value {
 
 impl Prometheus {
     /// Starts it with the rules of the manifests, and waits until it answers.
-    pub(super) async fn start(scrape_configs: Value) -> Self {
+    pub(super) async fn start(scrape_configs: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = json!({
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
@@ -53,7 +53,7 @@ impl Prometheus {
         let mut command = tied(&command);
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
         let shell = command.stdout(Stdio::null()).stderr(log).spawn().expect("sh");
-        let prometheus = Self { address, shell, _folder: folder };
+        let prometheus = Self { address, shell, folder };
         eventually("Prometheus is ready", Duration::from_mins(1), || async {
             match prometheus.get("/-/ready") {
                 Ok(answer) if answer.contains("200 OK") => Ok(()),
@@ -71,7 +71,7 @@ impl Prometheus {
     }
 
     fn log(&self) -> String {
-        std::fs::read_to_string(self._folder.path().join("log")).unwrap_or_default()
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
     /// A request of HTTP 1.0, since the answer to one isn't in chunks.
