@@ -1,4 +1,4 @@
-//! The rules of the webhook's NetworkPolicy in every overlay; `tests/e2e/node/policies.rs` has them enforced.
+//! The rules of the webhook's NetworkPolicy in every overlay; `tests/e2e/node/policies.rs` can have them enforced.
 
 use serde_json::{Value, json};
 

@@ -31,7 +31,8 @@ const WITH: Job = Job {
     first_npu: 4,
     lost_rank: 0,
     annotations: &[],
-    save_seconds: 5,
+    // Twice the time after which a launcher reads its orders: without Swansong it exits during the save.
+    save_seconds: 10,
     is_untouched: false,
     by_hand: false,
 };
