@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use swansong::manifest::objects::objects;
 use swansong_inject::inject;
 use swansong_inject::policy::Policy;
 use swansong_webhook::config::Config;
 
-use super::files::{Files, Format, Messages, patch_all, print_patched, warn_of_unsupported_kind};
+use super::files::{Files, Format, print_changed, warn_of_unsupported_kind};
 
 /// Add to workload files what the dying checkpoint needs
 ///
@@ -49,20 +48,17 @@ impl Inject {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         let policy = self.policy.load()?;
         let inputs = self.files.read()?;
-        let mut messages = Messages::default();
-        let patched = patch_all(&inputs, |object, kind| {
+        print_changed(&inputs, self.output, |object, messages| {
+            let Ok(kind) = object.workload else {
+                if let Some(warning) = warn_of_unsupported_kind(object, &policy) {
+                    messages.add("warning", object, warning);
+                }
+                return Ok(Vec::new());
+            };
             let outcome = inject(kind, &object.to_json(), &policy)?;
             outcome.warnings.iter().for_each(|warning| messages.add("warning", object, warning));
             outcome.notes.iter().for_each(|note| messages.add("note", object, note));
             Ok(outcome.operations)
-        })?;
-        for document in inputs.iter().flat_map(|input| &input.source.documents) {
-            for object in objects(document)? {
-                if let Some(warning) = warn_of_unsupported_kind(&object, &policy) {
-                    messages.add("warning", &object, warning);
-                }
-            }
-        }
-        print_patched(&inputs, &patched, self.output, &messages)
+        })
     }
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use swansong_inject::undo::{UndoError, uninject};
 
-use super::files::{Files, Format, Messages, ObjectFault, patch_all, print_patched};
+use super::files::{Files, Format, ObjectFault, print_changed};
 
 /// Remove exactly what was injected
 ///
@@ -23,15 +23,14 @@ impl Uninject {
     /// Runs the command.
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         let inputs = self.files.read()?;
-        let mut messages = Messages::default();
-        let patched = patch_all(&inputs, |object, kind| {
+        print_changed(&inputs, self.output, |object, messages| {
+            let Ok(kind) = object.workload else { return Ok(Vec::new()) };
             let undo = uninject(kind, &object.to_json()).map_err(|error| match error {
                 UndoError::Shape(shape) => shape.into(),
                 error @ UndoError::Record { .. } => ObjectFault::Other(error.to_string()),
             })?;
             undo.remaining.iter().for_each(|what| messages.add("warning", object, what));
             Ok(undo.operations)
-        })?;
-        print_patched(&inputs, &patched, self.output, &messages)
+        })
     }
 }

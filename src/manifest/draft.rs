@@ -1,7 +1,5 @@
 //! A document being patched: which nodes are kept, and which replace others.
 
-use std::collections::HashSet;
-
 use super::data::Data;
 use super::node::{Content, Member, Node};
 use super::read::{Reader, is_merge};
@@ -17,8 +15,19 @@ pub enum Draft<'n> {
     Mapping(Option<&'n Node>, Vec<Slot<'n>>),
     /// A sequence with changed items, and its node if it has one.
     Sequence(Option<&'n Node>, Vec<Slot<'n>>),
+    /// An alias in whose place its value is written, with changes.
+    Expanded(Expanded<'n>),
     /// A new value.
     New(Data),
+}
+
+/// The value in the place of an alias.
+#[derive(Debug)]
+pub struct Expanded<'n> {
+    pub alias: &'n Node,
+    pub draft: Box<Draft<'n>>,
+    /// Whether it gets the anchor, to which later aliases refer.
+    pub takes_anchor: bool,
 }
 
 /// A member of a mapping or an item of a sequence.
@@ -28,10 +37,20 @@ pub struct Slot<'n> {
     pub key: String,
     /// Its index in the node; `None` if it is new.
     pub from: Option<usize>,
-    /// Whether it comes from a merge key and has no text here.
-    pub merged: bool,
+    pub origin: Origin,
     /// The desired value.
     pub draft: Draft<'n>,
+}
+
+/// What a slot is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A member or item.
+    Own,
+    /// A member that a merge key adds, which has no text here.
+    Merged,
+    /// A merge key with its value.
+    MergeKey,
 }
 
 /// An operation that doesn't fit the document.
@@ -41,7 +60,16 @@ pub struct PatchError(pub String);
 
 impl Slot<'_> {
     fn new(key: &str, data: Data) -> Self {
-        Self { key: key.to_owned(), from: None, merged: false, draft: Draft::New(data) }
+        Self { key: key.to_owned(), from: None, origin: Origin::Own, draft: Draft::New(data) }
+    }
+
+    fn is_member(&self, key: &str) -> bool {
+        self.key == key && self.origin != Origin::MergeKey
+    }
+
+    /// Whether it has or gets text here.
+    pub fn is_written(&self) -> bool {
+        self.origin != Origin::Merged
     }
 }
 
@@ -67,11 +95,11 @@ impl<'n> Draft<'n> {
         for token in parents {
             target = target.open(reader).child(token).ok_or_else(error)?;
         }
-        target.open(reader).change(verb, last, value).ok_or_else(error)
+        target.open(reader).change(reader, verb, last, value).ok_or_else(error)
     }
 
     /// Makes members or items changeable; scalars are left as they are.
-    fn open(&mut self, reader: &Reader<'n>) -> &mut Self {
+    pub(super) fn open(&mut self, reader: &Reader<'n>) -> &mut Self {
         let opened = match self {
             Self::Kept(node) => opened(node, reader),
             Self::New(data) => match data {
@@ -85,7 +113,7 @@ impl<'n> Draft<'n> {
                 }
                 _ => None,
             },
-            Self::Mapping(..) | Self::Sequence(..) => None,
+            Self::Mapping(..) | Self::Sequence(..) | Self::Expanded(_) => None,
         };
         if let Some(opened) = opened {
             *self = opened;
@@ -93,15 +121,18 @@ impl<'n> Draft<'n> {
                 return self.open(reader);
             }
         }
-        self
+        match self {
+            Self::Expanded(expanded) => expanded.draft.open(reader),
+            opened => opened,
+        }
     }
 
     fn child(&mut self, token: &str) -> Option<&mut Self> {
         match self {
             Self::Mapping(_, slots) => {
-                let slot = slots.iter_mut().find(|slot| slot.key == token)?;
+                let slot = slots.iter_mut().find(|slot| slot.is_member(token))?;
                 // A member from a merge key is written out to change it.
-                slot.merged = false;
+                slot.origin = Origin::Own;
                 Some(&mut slot.draft)
             }
             Self::Sequence(_, slots) => Some(&mut slots.get_mut(index(token)?)?.draft),
@@ -109,13 +140,13 @@ impl<'n> Draft<'n> {
         }
     }
 
-    fn change(&mut self, verb: Verb, token: &str, value: Option<Data>) -> Option<()> {
+    fn change(&mut self, reader: &Reader<'n>, verb: Verb, token: &str, value: Option<Data>) -> Option<()> {
         match self {
             Self::Mapping(_, slots) => {
-                let at = slots.iter().position(|slot| slot.key == token);
+                let at = slots.iter().position(|slot| slot.is_member(token));
                 match (verb, at, value) {
                     (Verb::Add | Verb::Replace, Some(at), Some(value)) => {
-                        slots[at].merged = false;
+                        slots[at].origin = Origin::Own;
                         slots[at].draft = Self::New(value);
                     }
                     (Verb::Add, None, Some(value)) => {
@@ -123,11 +154,11 @@ impl<'n> Draft<'n> {
                         let spec = slots.iter().position(|slot| token == "metadata" && slot.key == "spec");
                         slots.insert(spec.unwrap_or(slots.len()), Slot::new(token, value));
                     }
-                    // A merged member can't be removed from the anchor, so the mapping is replaced.
                     (Verb::Remove, Some(at), _) => {
-                        let merged = slots.remove(at).merged;
-                        if merged && let Self::Mapping(node, _) = self {
-                            *node = None;
+                        if slots.remove(at).origin == Origin::Merged {
+                            for slot in slots.iter_mut().filter(|slot| slot.origin == Origin::MergeKey) {
+                                slot.draft.remove_merged(reader, token);
+                            }
                         }
                     }
                     _ => return None,
@@ -149,87 +180,31 @@ impl<'n> Draft<'n> {
         Some(())
     }
 
+    /// Removes a member from the value of a merge key, a mapping or a list of them.
+    fn remove_merged(&mut self, reader: &Reader<'n>, key: &str) {
+        let value = self.open(reader);
+        if let Self::Sequence(_, slots) = value {
+            slots.iter_mut().for_each(|slot| slot.draft.remove_merged(reader, key));
+        } else {
+            // Only one of several may have it.
+            let _ = value.change(reader, Verb::Remove, key, None);
+        }
+    }
+
     /// The desired value.
     pub fn data(&self, reader: &Reader<'n>) -> Data {
         match self {
             // Reading the document has succeeded before.
             Self::Kept(node) => reader.read(node).unwrap_or(Data::Null),
             Self::Mapping(_, slots) => {
-                Data::Mapping(slots.iter().map(|slot| (slot.key.clone(), slot.draft.data(reader))).collect())
+                let members = slots.iter().filter(|slot| slot.origin != Origin::MergeKey);
+                Data::Mapping(members.map(|slot| (slot.key.clone(), slot.draft.data(reader))).collect())
             }
+            Self::Expanded(expanded) => expanded.draft.data(reader),
             Self::Sequence(_, slots) => {
                 Data::Sequence(slots.iter().map(|slot| slot.draft.data(reader)).collect())
             }
             Self::New(data) => data.clone(),
-        }
-    }
-
-    /// Replaces aliases of changed or removed anchors by their values.
-    pub fn expand_lost_aliases(&mut self, reader: &Reader<'n>) {
-        if !reader.has_anchors() {
-            return;
-        }
-        loop {
-            let mut kept = HashSet::new();
-            self.collect_kept(&mut kept);
-            let lost: HashSet<usize> = reader.anchors().filter(|anchor| !kept.contains(anchor)).collect();
-            if lost.is_empty() || !self.detach(reader, &lost) {
-                return;
-            }
-        }
-    }
-
-    fn collect_kept(&self, kept: &mut HashSet<usize>) {
-        match self {
-            Self::Kept(node) => {
-                let mut pending = vec![*node];
-                while let Some(node) = pending.pop() {
-                    kept.insert(node.anchor);
-                    pending.extend(node.children());
-                }
-            }
-            Self::Mapping(_, slots) | Self::Sequence(_, slots) => {
-                for slot in slots {
-                    slot.draft.collect_kept(kept);
-                }
-            }
-            Self::New(_) => {}
-        }
-    }
-
-    /// Returns whether it replaced an alias.
-    fn detach(&mut self, reader: &Reader<'n>, lost: &HashSet<usize>) -> bool {
-        match self {
-            Self::Kept(node) => {
-                if !refers(node, lost) {
-                    return false;
-                }
-                if merges(node, lost) {
-                    *self = Self::New(self.data(reader));
-                    return true;
-                }
-                match self.open(reader) {
-                    Self::Mapping(_, slots) | Self::Sequence(_, slots) => {
-                        for slot in slots {
-                            slot.draft.detach(reader, lost);
-                        }
-                    }
-                    _ => {
-                        let data = self.data(reader);
-                        *self = Self::New(data);
-                    }
-                }
-                true
-            }
-            Self::Mapping(Some(node), _) if merges(node, lost) => {
-                let data = self.data(reader);
-                *self = Self::New(data);
-                true
-            }
-            Self::Mapping(_, slots) | Self::Sequence(_, slots) => {
-                slots.iter_mut().fold(false, |any, slot| slot.draft.detach(reader, lost) | any)
-            }
-            Self::New(_) => false,
         }
     }
 }
@@ -238,12 +213,15 @@ impl<'n> Draft<'n> {
 fn opened<'n>(node: &'n Node, reader: &Reader<'n>) -> Option<Draft<'n>> {
     match &node.content {
         Content::Scalar { .. } => None,
-        Content::Alias(_) => reader.read(node).ok().map(Draft::New),
+        Content::Alias(_) => {
+            let draft = Box::new(Draft::New(reader.read(node).ok()?));
+            Some(Draft::Expanded(Expanded { alias: node, draft, takes_anchor: false }))
+        }
         Content::Sequence { items, .. } => {
             let slots = items.iter().enumerate().map(|(index, item)| Slot {
                 key: String::new(),
                 from: Some(index),
-                merged: false,
+                origin: Origin::Own,
                 draft: Draft::Kept(item),
             });
             Some(Draft::Sequence(Some(node), slots.collect()))
@@ -262,45 +240,31 @@ fn mapping_slots<'n>(members: &'n [Member], reader: &Reader<'n>) -> Option<Vec<S
     for (index, member) in members.iter().enumerate() {
         if is_merge(&member.key) {
             let brought = reader.merged(member).ok()?;
-            if slots.iter().any(|slot| brought.iter().any(|(key, _)| *key == slot.key)) {
+            if slots.iter().any(|slot| brought.iter().any(|(key, _)| slot.is_member(key))) {
                 // It overrides members before it.
                 return None;
             }
             for (key, value) in brought {
                 // The last merge overrides earlier ones.
                 merged.retain(|slot| slot.key != key);
-                merged.push(Slot { merged: true, ..Slot::new(&key, value) });
+                merged.push(Slot { origin: Origin::Merged, ..Slot::new(&key, value) });
             }
+            let draft = Draft::Kept(&member.value);
+            slots.push(Slot { key: String::new(), from: Some(index), origin: Origin::MergeKey, draft });
         } else {
             let key = Reader::plain_name(member)?;
-            slots.push(Slot { key, from: Some(index), merged: false, draft: Draft::Kept(&member.value) });
+            let draft = Draft::Kept(&member.value);
+            slots.push(Slot { key, from: Some(index), origin: Origin::Own, draft });
         }
     }
     // Members with text override merged ones.
-    merged.retain(|slot| !slots.iter().any(|written| written.key == slot.key));
-    merged.extend(slots);
-    Some(merged)
+    merged.retain(|slot| !slots.iter().any(|written| written.is_member(&slot.key)));
+    // A merged member that is written out has to follow its merge key.
+    slots.extend(merged);
+    Some(slots)
 }
 
 fn index(token: &str) -> Option<usize> {
     let canonical = token == "0" || !token.starts_with('0');
     if canonical && token.bytes().all(|byte| byte.is_ascii_digit()) { token.parse().ok() } else { None }
-}
-
-/// Whether a node contains an alias to one of these anchors.
-fn refers(node: &Node, anchors: &HashSet<usize>) -> bool {
-    match node.content {
-        Content::Alias(anchor) => anchors.contains(&anchor),
-        _ => node.children().any(|child| refers(child, anchors)),
-    }
-}
-
-/// Whether a mapping itself merges one of these anchors, or has such a key.
-fn merges(node: &Node, anchors: &HashSet<usize>) -> bool {
-    match &node.content {
-        Content::Mapping { members, .. } => members.iter().any(|member| {
-            (is_merge(&member.key) && refers(&member.value, anchors)) || refers(&member.key, anchors)
-        }),
-        _ => false,
-    }
 }

@@ -13,10 +13,11 @@
 //! - [`source`], [`kubectl`]: a file's text, split into documents as kubectl does.
 //! - [`parse`], [`node`]: YAML nodes with their position in the text.
 //! - [`scalar`], [`read`], [`data`]: the values as kubectl reads them (YAML 1.1 scalars, merge keys, all digits).
-//! - [`draft`], [`edit`], [`emit`]: operations, text edits, new text.
+//! - [`draft`], [`aliases`], [`edit`], [`emit`]: operations, aliases, text edits, new text.
 //! - [`rewrite`]: patches one document and verifies the result.
 //! - [`objects`]: the Kubernetes objects of a document, including those in Lists.
 
+pub mod aliases;
 pub mod data;
 pub mod draft;
 pub mod edit;

@@ -1,12 +1,16 @@
 //! Applies operations to a document's text and verifies the result.
 
+use std::fmt;
+use std::ops::Range;
+
 use json_patch::Patch;
 use serde_json::Value;
 use swansong_inject::operation::Operation;
 
+use super::aliases;
 use super::data::Data;
 use super::draft::Draft;
-use super::edit::{Edit, Editor};
+use super::edit::{Edit, Editor, Edits};
 use super::read::Reader;
 use super::source::{Document, Source};
 
@@ -17,6 +21,33 @@ pub struct Rewritten {
     pub text: String,
     /// The new value.
     pub data: Data,
+    /// What is rewritten although only a part of it changes, in the order of the text.
+    pub rewrites: Vec<Rewrite>,
+}
+
+/// Text that is rewritten, by its lines in the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rewrite {
+    /// An alias, in the place of which its value is written.
+    Alias { line: usize, name: String },
+    /// Lines, without their comments and layout.
+    Lines { first: usize, last: usize },
+}
+
+impl fmt::Display for Rewrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Alias { line, name } => {
+                write!(
+                    f,
+                    "line {line}: the value of {name} is written out, since it changes here or at its anchor"
+                )
+            }
+            Self::Lines { first, last } => {
+                write!(f, "lines {first} to {last}: rewritten, without their comments and line breaks")
+            }
+        }
+    }
 }
 
 /// A document can't be patched, which is a bug of this program.
@@ -45,9 +76,8 @@ pub fn rewrite(
     if let Some(rewritten) = verified(source, document, edits, &expected) {
         return Ok(rewritten);
     }
-    let mut editor = editor();
-    editor.replace_document(&document.root, &draft.data(&reader));
-    verified(source, document, editor.into_edits(), &expected).ok_or(RewriteError::Unverified)
+    let edits = editor().replace_document(&document.root, &draft.data(&reader));
+    verified(source, document, edits, &expected).ok_or(RewriteError::Unverified)
 }
 
 fn draft<'n>(
@@ -65,7 +95,7 @@ fn draft<'n>(
             .apply(reader, operation.verb, &operation.path, value)
             .map_err(|error| RewriteError::Patch(error.to_string()))?;
     }
-    draft.expand_lost_aliases(reader);
+    aliases::settle(&mut draft, &document.root, reader);
     Ok(draft)
 }
 
@@ -80,14 +110,29 @@ fn patched(data: &Data, operations: &[Operation]) -> Result<Value, RewriteError>
 }
 
 /// The edited text, if it has the expected value.
-fn verified(source: &Source, document: &Document, edits: Vec<Edit>, expected: &Value) -> Option<Rewritten> {
+fn verified(source: &Source, document: &Document, edits: Edits, expected: &Value) -> Option<Rewritten> {
+    let Edits { edits, rewrites: ranges } = edits;
     let text = apply(source, document, edits)?;
     // A separator at the start of a file is read differently from one inside it.
     let context = if document.region.start > 0 && !source.json { "#\n" } else { "" };
-    let mut read = Source::read(format!("{context}{text}")).ok()?;
-    let only = read.documents.pop().filter(|_| read.documents.is_empty() && read.json >= source.json)?;
-    let data = only.data;
-    data.equals(expected).then_some(Rewritten { text, data })
+    let read = Source::new(format!("{context}{text}"));
+    let mut documents = read.documents();
+    let data = documents.next()?.ok()?.data;
+    if documents.next().is_some() || read.json < source.json {
+        return None;
+    }
+    let rewrites = || ranges.into_iter().map(|range| rewrite_of(&source.text, document, range)).collect();
+    data.equals(expected).then(|| Rewritten { text, data, rewrites: rewrites() })
+}
+
+fn rewrite_of(text: &str, document: &Document, range: Range<usize>) -> Rewrite {
+    let root = &document.root;
+    let line = |at: usize| root.line + text[root.span.start..at.max(root.span.start)].matches('\n').count();
+    let written = &text[range.clone()];
+    if written.starts_with('*') {
+        return Rewrite::Alias { line: line(range.start), name: written.to_owned() };
+    }
+    Rewrite::Lines { first: line(range.start), last: line(range.end) }
 }
 
 fn apply(source: &Source, document: &Document, edits: Vec<Edit>) -> Option<String> {

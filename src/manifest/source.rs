@@ -7,20 +7,20 @@ use serde_json::Value;
 
 use super::data::Data;
 use super::error::{DocumentError, Problem};
-use super::kubectl;
+use super::kubectl::{self, Part};
 use super::node::{Content, Node};
 use super::parse::{self, Parsed, Syntax, TextOffset};
 use super::read::{ReadError, Reader};
 
-/// A file's text and its documents.
+/// A file's text.
 #[derive(Debug)]
 pub struct Source {
     /// The unchanged text.
     pub text: String,
     /// Whether it is JSON: one value or a stream of values, as kubectl accepts them.
     pub json: bool,
-    /// The documents in order; only blanks separate their regions.
-    pub documents: Vec<Document>,
+    /// The ranges of the values if it is JSON.
+    values: Vec<Range<usize>>,
 }
 
 /// A document of a file.
@@ -41,14 +41,123 @@ pub struct Document {
 }
 
 impl Source {
-    /// Splits and reads a text.
-    pub fn read(text: String) -> Result<Self, DocumentError> {
-        if let Some(ranges) = json_values(&text) {
-            let documents = json_documents(&text, &ranges)?;
-            return Ok(Self { text, json: true, documents });
+    pub fn new(text: String) -> Self {
+        let values = json_values(&text);
+        Self { text, json: values.is_some(), values: values.unwrap_or_default() }
+    }
+
+    /// Reads the documents one after another, since their nodes take far more memory than their text. Only blanks separate
+    /// their regions. Nothing follows an error.
+    pub fn documents(&self) -> Documents<'_> {
+        let parts = if self.json { Vec::new() } else { kubectl::parts(&self.text) };
+        Documents {
+            source: self,
+            values: self.values.iter(),
+            parts: parts.into_iter(),
+            place: TextOffset::default(),
+            region_start: 0,
+            held: None,
+            failed: false,
         }
-        let documents = yaml_documents(&text).map_err(|error| or_template(error, &text))?;
-        Ok(Self { text, json: false, documents })
+    }
+}
+
+/// The documents of a file.
+#[derive(Debug)]
+pub struct Documents<'s> {
+    source: &'s Source,
+    values: std::slice::Iter<'s, Range<usize>>,
+    parts: std::vec::IntoIter<Part<'s>>,
+    place: TextOffset,
+    region_start: usize,
+    /// The last document, whose region ends with the file.
+    held: Option<Document>,
+    failed: bool,
+}
+
+impl Iterator for Documents<'_> {
+    type Item = Result<Document, DocumentError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let next = if self.source.json { self.next_value() } else { self.next_part() };
+        next.inspect_err(|_| self.failed = true).transpose()
+    }
+}
+
+impl Documents<'_> {
+    fn next_value(&mut self) -> Result<Option<Document>, DocumentError> {
+        let text = &self.source.text;
+        let Some(range) = self.values.next() else { return Ok(None) };
+        self.advance(range.start);
+        let document = match parse::parse(&text[range.clone()], self.place, Syntax::Json) {
+            Ok(mut parsed) => match parsed.pop() {
+                Some(parsed) => read(parsed, self.place.documents + 1)?,
+                None => return Ok(None),
+            },
+            Err(error) => opaque(text, range, self.place, error)?,
+        };
+        self.place.documents += 1;
+        Ok(Some(document))
+    }
+
+    fn next_part(&mut self) -> Result<Option<Document>, DocumentError> {
+        while let Some(part) = self.parts.next() {
+            let document = self.read_part(part).map_err(|error| or_template(error, &self.source.text))?;
+            if let Some(document) = document
+                && let Some(before) = self.held.replace(document)
+            {
+                return Ok(Some(before));
+            }
+        }
+        if let Some(last) = &mut self.held {
+            last.region.end = self.source.text.len();
+        }
+        Ok(self.held.take())
+    }
+
+    /// Counts the lines up to `offset`.
+    fn advance(&mut self, offset: usize) {
+        self.place.lines += lines_before(&self.source.text[self.place.offset..], offset - self.place.offset);
+        self.place.offset = offset;
+    }
+
+    /// Reads a part of a stream as kubectl does, which decodes one document of each part.
+    fn read_part(&mut self, part: Part<'_>) -> Result<Option<Document>, DocumentError> {
+        self.advance(part.content.start);
+        let (text, place) = (&self.source.text, self.place);
+        let error = |line, problem| DocumentError { document: place.documents + 1, line, problem };
+        let content = &text[part.content];
+        if let Some(rest) = part.refused {
+            let line = place.lines + usize::from(content.starts_with("---"));
+            return Err(error(line, Problem::Separator(rest.to_owned())));
+        }
+        if let Some((at, directive)) = kubectl::find_directive(content) {
+            let line = place.lines + 1 + lines_before(content, at);
+            return Err(error(line, Problem::Directive(directive.to_owned())));
+        }
+        if let Some((at, c)) = kubectl::find_line_break(content) {
+            return Err(error(place.lines + 1 + lines_before(content, at), Problem::LineBreak(c)));
+        }
+        let mut parsed = parse::parse(content, place, Syntax::Yaml)?.into_iter();
+        let first = parsed.next();
+        if let Some(second) = parsed.next() {
+            let document = place.documents + 2;
+            return Err(DocumentError { document, line: second.root.line, problem: Problem::AfterEnd });
+        }
+        // Comments before the first separator aren't a document.
+        self.place.documents += usize::from(part.explicit || first.is_some());
+        let Some(first) = first else { return Ok(None) };
+        if let Some((line, problem)) = kubectl::find_difference(&first.root, text) {
+            return Err(error(line, problem));
+        }
+        let mut document = read(first, place.documents + 1)?;
+        document.region.start = self.region_start;
+        document.explicit |= part.explicit;
+        self.region_start = document.region.end;
+        Ok(Some(document))
     }
 }
 
@@ -88,63 +197,15 @@ impl Document {
     }
 }
 
-/// Reads parsed documents, which follow `before` others in the file.
-fn documents(parsed: Vec<Parsed>, before: usize) -> Result<Vec<Document>, DocumentError> {
-    let numbered = parsed.into_iter().zip(before + 1..);
-    numbered
-        .map(|(Parsed { region, root, explicit }, number)| {
-            let data = Reader::new(&root)
-                .read(&root)
-                .map_err(|ReadError { line, problem }| DocumentError { document: number, line, problem })?;
-            Ok(Document { number, region, explicit, root, opaque: false, data })
-        })
-        .collect()
-}
-
-/// Reads the parts of a stream as kubectl does. kubectl decodes one document of each part.
-fn yaml_documents(text: &str) -> Result<Vec<Document>, DocumentError> {
-    let mut all: Vec<Document> = Vec::new();
-    let mut place = TextOffset::default();
-    let mut region_start = 0;
-    for part in kubectl::parts(text) {
-        let error = |line, problem| DocumentError { document: place.documents + 1, line, problem };
-        place.lines += lines_before(&text[place.offset..], part.content.start - place.offset);
-        place.offset = part.content.start;
-        let content = &text[part.content];
-        if let Some(rest) = part.refused {
-            let line = place.lines + usize::from(content.starts_with("---"));
-            return Err(error(line, Problem::Separator(rest.to_owned())));
-        }
-        if let Some((at, directive)) = kubectl::find_directive(content) {
-            let line = place.lines + 1 + lines_before(content, at);
-            return Err(error(line, Problem::Directive(directive.to_owned())));
-        }
-        if let Some((at, c)) = kubectl::find_line_break(content) {
-            return Err(error(place.lines + 1 + lines_before(content, at), Problem::LineBreak(c)));
-        }
-        let parsed = parse::parse(content, place, Syntax::Yaml)?;
-        if let Some(second) = parsed.get(1) {
-            let document = place.documents + 2;
-            return Err(DocumentError { document, line: second.root.line, problem: Problem::AfterEnd });
-        }
-        if let Some((line, problem)) = parsed.first().and_then(|it| kubectl::find_difference(&it.root, text))
-        {
-            return Err(error(line, problem));
-        }
-        let before = place.documents;
-        // Comments before the first separator aren't a document.
-        place.documents += usize::from(part.explicit || !parsed.is_empty());
-        for mut document in documents(parsed, before)? {
-            document.region.start = region_start;
-            document.explicit |= part.explicit;
-            region_start = document.region.end;
-            all.push(document);
-        }
-    }
-    if let Some(last) = all.last_mut() {
-        last.region.end = text.len();
-    }
-    Ok(all)
+/// Reads a parsed document.
+fn read(parsed: Parsed, number: usize) -> Result<Document, DocumentError> {
+    let Parsed { region, root, explicit } = parsed;
+    let data = Reader::new(&root).read(&root).map_err(|ReadError { line, problem }| DocumentError {
+        document: number,
+        line,
+        problem,
+    })?;
+    Ok(Document { number, region, explicit, root, opaque: false, data })
 }
 
 /// The ranges of the values if the text is JSON only.
@@ -164,22 +225,6 @@ fn json_values(text: &str) -> Option<Vec<Range<usize>>> {
         from = end;
     }
     Some(ranges)
-}
-
-fn json_documents(text: &str, ranges: &[Range<usize>]) -> Result<Vec<Document>, DocumentError> {
-    let mut all = Vec::with_capacity(ranges.len());
-    // Lines are counted from the previous value.
-    let (mut counted, mut lines) = (0, 0);
-    for range in ranges {
-        lines += lines_before(&text[counted..], range.start - counted);
-        counted = range.start;
-        let place = TextOffset { offset: range.start, lines, documents: all.len() };
-        match parse::parse(&text[range.clone()], place, Syntax::Json) {
-            Ok(parsed) => all.extend(documents(parsed, all.len())?),
-            Err(error) => all.push(opaque(text, range, place, error)?),
-        }
-    }
-    Ok(all)
 }
 
 /// Replaces an error of a template by [`Problem::Template`], its cause.

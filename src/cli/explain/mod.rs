@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use swansong::manifest::objects::{Object, objects};
+use swansong::manifest::source::Document;
 use swansong_inject::inject;
 use swansong_inject::report::Outcome;
 
@@ -46,15 +47,15 @@ impl Explain {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         let policy = self.policy.load()?;
         let (inputs, scripts) = self.files.read_with_scripts()?;
-        let all = found(&inputs)?;
+        let documents = read(&inputs)?;
+        let all = found(&inputs, &documents)?;
         let objects: Vec<&Object<'_>> = all.iter().map(|found| &found.object).collect();
-        let files = trainer::files(&inputs, &scripts);
+        let files = trainer::files(&inputs, &documents, &scripts);
         let mut entries = Vec::with_capacity(all.len());
         for Found { input, document, object } in &all {
             let outcome = match object.workload {
-                Ok(kind) => inject(kind, &object.to_json(), &policy).map_err(|error| {
-                    ObjectFault::from(error).locate(input, &input.source.documents[*document], object)
-                })?,
+                Ok(kind) => inject(kind, &object.to_json(), &policy)
+                    .map_err(|error| ObjectFault::from(error).locate(input, document, object))?,
                 Err(reason) => Outcome {
                     skip: Some(reason),
                     warnings: warn_of_unsupported_kind(object, &policy).into_iter().collect(),
@@ -63,7 +64,7 @@ impl Explain {
             };
             let note = reset::note(object, &outcome, all.iter().map(|found| &found.object));
             let trainers = trainer::Trainers::of(object, &outcome, &objects, &files, policy.dump.save_limit);
-            let mut entry = Entry::new(&input.name, *document, object, outcome, note);
+            let mut entry = Entry::new(&input.name, document.number - 1, object, outcome, note);
             trainers.add_to(&mut entry);
             entries.push(entry);
         }
@@ -80,17 +81,22 @@ impl Explain {
 /// An object and its position in the input.
 struct Found<'i> {
     input: &'i Input,
-    /// Position in the file, from 0.
-    document: usize,
+    document: &'i Document,
     object: Object<'i>,
 }
 
-fn found(inputs: &[Input]) -> anyhow::Result<Vec<Found<'_>>> {
+fn read(inputs: &[Input]) -> anyhow::Result<Vec<Vec<Document>>> {
+    let read = |input: &Input| {
+        input.source.documents().collect::<Result<_, _>>().with_context(|| input.name.clone())
+    };
+    inputs.iter().map(read).collect()
+}
+
+fn found<'i>(inputs: &'i [Input], documents: &'i [Vec<Document>]) -> anyhow::Result<Vec<Found<'i>>> {
     let mut all = Vec::new();
-    for input in inputs {
-        for document in &input.source.documents {
+    for (input, documents) in inputs.iter().zip(documents) {
+        for document in documents {
             let objects = objects(document).with_context(|| input.name.clone())?;
-            let document = document.number - 1;
             all.extend(objects.into_iter().map(|object| Found { input, document, object }));
         }
     }

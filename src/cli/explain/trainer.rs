@@ -3,6 +3,7 @@
 use serde::Serialize;
 use swansong::manifest::data::Data;
 use swansong::manifest::objects::Object;
+use swansong::manifest::source::Document;
 use swansong_inject::policy::DEFAULT_SAVE_LIMIT;
 use swansong_inject::report::Outcome;
 use swansong_inject::workload::WorkloadKind;
@@ -19,11 +20,16 @@ pub(super) struct File {
 }
 
 /// Scripts, programs and MindFormers' YAML files of the input.
-pub(super) fn files(inputs: &[Input], scripts: &[(String, String)]) -> Vec<File> {
+pub(super) fn files(
+    inputs: &[Input],
+    documents: &[Vec<Document>],
+    scripts: &[(String, String)],
+) -> Vec<File> {
     let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
     let is_object =
-        |input: &&Input| input.source.documents.iter().any(|document| document.data.get("kind").is_some());
-    let configurations = inputs.iter().filter(|input| !is_object(input));
+        |documents: &[Document]| documents.iter().any(|document| document.data.get("kind").is_some());
+    let configurations =
+        inputs.iter().zip(documents).filter(|(_, documents)| !is_object(documents)).map(|(input, _)| input);
     scripts
         .iter()
         .map(|(path, text)| file(path, text))

@@ -19,7 +19,6 @@ pub(crate) struct Files {
 pub(crate) struct Input {
     /// Its name in messages.
     pub(crate) name: String,
-    /// Its text and documents.
     pub(crate) source: Source,
 }
 
@@ -33,8 +32,7 @@ impl Files {
             if is_shell_script(&name, &text) || has_extension(&name, "py") {
                 scripts.push((name, text));
             } else {
-                let source = Source::read(text).with_context(|| name.clone())?;
-                inputs.push(Input { name, source });
+                inputs.push(Input { name, source: Source::new(text) });
             }
         }
         Ok((inputs, scripts))
@@ -78,8 +76,7 @@ pub(crate) fn read_text(file: &Path) -> anyhow::Result<(String, String)> {
 
 fn read(file: &Path) -> anyhow::Result<Input> {
     let (name, text) = read_text(file)?;
-    let source = Source::read(text).with_context(|| name.clone())?;
-    Ok(Input { name, source })
+    Ok(Input { name, source: Source::new(text) })
 }
 
 fn bytes(file: &Path) -> anyhow::Result<Vec<u8>> {

@@ -1,17 +1,19 @@
 //! Computes and applies the operations of every document.
 
+use std::process::ExitCode;
+
 use anyhow::Context;
 use serde::Serialize;
 use swansong::manifest::data::Data;
-use swansong::manifest::error::DocumentError;
 use swansong::manifest::objects::{Object, objects};
-use swansong::manifest::rewrite::rewrite;
+use swansong::manifest::rewrite::{Rewrite, rewrite};
 use swansong::manifest::source::Document;
 use swansong_inject::operation::Operation;
 use swansong_inject::view::ShapeError;
-use swansong_inject::workload::WorkloadKind;
 
 use super::input::Input;
+use super::messages::Messages;
+use super::output::{Format, Output};
 
 /// A document with its operations applied.
 #[derive(Debug)]
@@ -20,6 +22,7 @@ pub(crate) struct Patched {
     pub(crate) text: String,
     /// The new value.
     pub(crate) data: Data,
+    pub(crate) rewrites: Vec<Rewrite>,
     /// Its entry for `-o patch`; `None` if it has no workload.
     pub(crate) patch: Option<DocumentPatch>,
 }
@@ -73,43 +76,55 @@ impl ObjectFault {
     }
 }
 
-/// Applies `operations` of each workload to its document.
-pub(crate) fn patch_all(
+/// Prints the documents of all files with the operations that `change` returns for their objects.
+///
+/// Nothing is printed before all of them are read, so that an error doesn't leave half of a stream to a reader.
+pub(crate) fn print_changed(
     inputs: &[Input],
-    mut operations: impl FnMut(&Object<'_>, WorkloadKind) -> Result<Vec<Operation>, ObjectFault>,
-) -> anyhow::Result<Vec<Vec<Patched>>> {
-    inputs
-        .iter()
-        .map(|input| {
-            let documents = input.source.documents.iter();
-            documents.map(|document| patch(input, document, &mut operations)).collect()
-        })
-        .collect()
+    format: Format,
+    mut change: impl FnMut(&Object<'_>, &mut Messages) -> Result<Vec<Operation>, ObjectFault>,
+) -> anyhow::Result<ExitCode> {
+    let mut messages = Messages::default();
+    let mut output = Output::new(format, inputs);
+    for input in inputs {
+        output.begin_file(input);
+        for document in input.source.documents() {
+            let document = document.with_context(|| input.name.clone())?;
+            let patched = patch(input, &document, &mut messages, &mut change)?;
+            if format == Format::Yaml {
+                messages.add_rewrites(input, &document, &patched.rewrites);
+            }
+            output.add(&document, &patched)?;
+        }
+        output.end_file()?;
+    }
+    messages.print();
+    output.print()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn patch(
     input: &Input,
     document: &Document,
-    operations: &mut impl FnMut(&Object<'_>, WorkloadKind) -> Result<Vec<Operation>, ObjectFault>,
+    messages: &mut Messages,
+    change: &mut impl FnMut(&Object<'_>, &mut Messages) -> Result<Vec<Operation>, ObjectFault>,
 ) -> anyhow::Result<Patched> {
-    let objects = objects(document).map_err(|error: DocumentError| at(input, error))?;
     let mut all = Vec::new();
-    let mut any = false;
-    for object in &objects {
-        let Ok(kind) = object.workload else { continue };
-        any = true;
-        let own = operations(object, kind).map_err(|fault| fault.locate(input, document, object))?;
+    let mut has_workload = false;
+    for object in &objects(document).with_context(|| input.name.clone())? {
+        has_workload |= object.workload.is_ok();
+        let own = change(object, messages).map_err(|fault| fault.locate(input, document, object))?;
         all.extend(own.into_iter().map(|operation| operation.under(&object.path)));
     }
-    let (text, data) = if all.is_empty() {
-        (input.source.text[document.region.clone()].to_owned(), document.data.clone())
+    let (text, data, rewrites) = if all.is_empty() {
+        (input.source.text[document.region.clone()].to_owned(), document.data.clone(), Vec::new())
     } else {
         let rewritten = rewrite(&input.source, document, &all)
             .with_context(|| format!("document {}", document.number))
             .with_context(|| input.name.clone())?;
-        (rewritten.text, rewritten.data)
+        (rewritten.text, rewritten.data, rewritten.rewrites)
     };
-    let patch = any.then(|| {
+    let patch = has_workload.then(|| {
         let text = |data: Option<&Data>| data.and_then(Data::as_str).unwrap_or_default().to_owned();
         let metadata = document.data.get("metadata");
         let named = |key| metadata.and_then(|metadata| metadata.get(key));
@@ -122,9 +137,5 @@ fn patch(
             patch: all,
         }
     });
-    Ok(Patched { text, data, patch })
-}
-
-fn at(input: &Input, error: DocumentError) -> anyhow::Error {
-    anyhow::Error::new(error).context(input.name.clone())
+    Ok(Patched { text, data, rewrites, patch })
 }

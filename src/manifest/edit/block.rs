@@ -4,7 +4,6 @@ use super::text::dash_of;
 use super::{Editor, NotEditable};
 use crate::manifest::data::Data;
 use crate::manifest::draft::{Draft, Slot};
-use crate::manifest::emit;
 use crate::manifest::node::{Content, Member, Node};
 use crate::manifest::read::is_merge;
 
@@ -21,7 +20,7 @@ impl<'n> Editor<'_, 'n> {
             // Its column is unknown, for example after `? ` or a byte order mark.
             return Err(NotEditable);
         }
-        let mut removed: Vec<bool> = members.iter().map(|member| !is_merge(&member.key)).collect();
+        let mut removed = vec![true; members.len()];
         for slot in slots {
             let Some(from) = slot.from else { continue };
             removed[from] = false;
@@ -29,8 +28,7 @@ impl<'n> Editor<'_, 'n> {
                 continue;
             }
             let member = &members[from];
-            let data = slot.draft.data(self.reader);
-            self.replace_value(member, &data, self.column(member.key.span.start))?;
+            self.replace_value(member, &slot.draft, self.column(member.key.span.start))?;
         }
         if removed.iter().all(|removed| *removed) {
             return Err(NotEditable);
@@ -52,7 +50,7 @@ impl<'n> Editor<'_, 'n> {
         // Only members after a merge key override its members.
         let merges = members.iter().any(|member| is_merge(&member.key));
         let mut place = members.first().and_then(|first| self.before_first(first.key.span.start).ok());
-        for slot in slots.iter().filter(|slot| !slot.merged) {
+        for slot in slots.iter().filter(|slot| slot.is_written()) {
             if let Some(from) = slot.from {
                 // No line can be inserted between a dash and the first member.
                 if let Some(place) = place.filter(|_| !lines.is_empty() && !merges) {
@@ -71,9 +69,15 @@ impl<'n> Editor<'_, 'n> {
     }
 
     /// Replaces the value of a key at column `indent`.
-    fn replace_value(&mut self, member: &Member, data: &Data, indent: usize) -> Result<(), NotEditable> {
+    fn replace_value(
+        &mut self,
+        member: &Member,
+        draft: &Draft<'n>,
+        indent: usize,
+    ) -> Result<(), NotEditable> {
         let colon = member.colon.ok_or(NotEditable)?;
         let old = &member.value;
+        let (data, anchor) = (draft.data(self.reader), self.anchor(draft));
         let below = old.is_block_collection() && !old.has_properties();
         if below && !(self.begins_line(old.span.start) || dash_of(self.text, old).is_some()) {
             return Err(NotEditable);
@@ -86,26 +90,25 @@ impl<'n> Editor<'_, 'n> {
                 Data::Sequence(_) => indent + self.layout.dash,
                 _ => indent + self.layout.step,
             };
-            self.layout.collection(data, column, false, &mut lines);
+            self.layout.collection(&data, column, false, &mut lines);
+            self.report(old);
             if let Some((first, last)) = below {
                 self.replace(self.line_start(first)..self.line_end(last), lines);
             } else {
-                self.replace(colon..old.span.end.max(colon), "");
+                let anchor = format!(" {anchor}");
+                self.replace(colon..old.span.end.max(colon), anchor.trim_end());
                 self.insert_lines(self.line_end(old.span.end.max(colon)), &lines);
             }
-        } else {
-            let text = Self::scalar_like(old, data);
-            if let Some((first, last)) = below {
-                // A key without a value is null, and the usual way to write it.
-                if *data != Data::Null {
-                    self.replace(colon..colon, format!(" {text}"));
-                }
-                self.remove_lines(first, last);
-            } else if old.is_unwritten() {
-                self.replace(colon..colon, format!(" {text}"));
-            } else {
-                self.replace(old.span.clone(), text);
+        } else if let Some((first, last)) = below {
+            // A key without a value is null, and the usual way to write it.
+            if data != Data::Null {
+                self.replace(colon..colon, format!(" {}", self.scalar_like(old, &data, false)));
             }
+            self.remove_lines(first, last);
+        } else if old.is_unwritten() {
+            self.replace(colon..colon, format!(" {}", self.scalar_like(old, &data, false)));
+        } else {
+            self.replace_scalar(old, &data, &anchor, false);
         }
         Ok(())
     }
@@ -117,13 +120,6 @@ impl<'n> Editor<'_, 'n> {
                 items.first().and_then(|item| dash_of(self.text, item)).unwrap_or(node.span.start)
             }
             _ => node.span.start,
-        }
-    }
-
-    fn scalar_like(old: &Node, data: &Data) -> String {
-        match (&old.content, data) {
-            (Content::Scalar { style, .. }, Data::String(text)) => emit::string_like(text, *style, false),
-            _ => emit::scalar(data),
         }
     }
 
@@ -154,8 +150,7 @@ impl<'n> Editor<'_, 'n> {
             // A comment in the column of the dashes can be about the next item.
             place = self.after_comments(end, if from + 1 < items.len() { indent + 1 } else { indent });
             if !matches!(slot.draft, Draft::Kept(_)) && !self.try_draft(&slot.draft) {
-                let data = slot.draft.data(self.reader);
-                self.replace_item(&items[from], dashes[from], &data);
+                self.replace_item(&items[from], dashes[from], &slot.draft);
             }
         }
         if !lines.is_empty() {
@@ -186,15 +181,27 @@ impl<'n> Editor<'_, 'n> {
         Ok(start)
     }
 
-    fn replace_item(&mut self, item: &Node, dash: usize, data: &Data) {
-        let mut text = String::new();
+    fn replace_item(&mut self, item: &Node, dash: usize, draft: &Draft<'n>) {
+        let (data, anchor) = (draft.data(self.reader), self.anchor(draft));
+        if !data.is_filled() && !item.is_unwritten() {
+            self.replace_scalar(item, &data, &anchor, false);
+            return;
+        }
+        self.report(item);
+        let column = self.column(dash) + 2;
+        let mut text = format!(" {anchor}");
         if data.is_filled() {
-            self.layout.collection(data, self.column(dash) + 2, true, &mut text);
+            if !anchor.is_empty() {
+                // On the same line it would be the anchor of the first key.
+                text.truncate(text.trim_end().len());
+                text.push('\n');
+            }
+            self.layout.collection(&data, column, anchor.is_empty(), &mut text);
             // The following line break ends its last line.
             text.pop();
         } else {
-            text = Self::scalar_like(item, data);
+            text.push_str(&self.scalar_like(item, &data, false));
         }
-        self.replace(dash + 1..item.span.end.max(dash + 1), format!(" {text}"));
+        self.replace(dash + 1..item.span.end.max(dash + 1), text);
     }
 }

@@ -5,9 +5,8 @@ use std::ops::Range;
 use super::{Editor, NotEditable};
 use crate::manifest::data::Data;
 use crate::manifest::draft::{Draft, Slot};
-use crate::manifest::emit::{self, Flow};
-use crate::manifest::node::{Content, Member, Node};
-use crate::manifest::read::is_merge;
+use crate::manifest::emit::Flow;
+use crate::manifest::node::{Member, Node};
 
 impl<'n> Editor<'_, 'n> {
     pub(super) fn flow_mapping(
@@ -17,7 +16,7 @@ impl<'n> Editor<'_, 'n> {
         slots: &[Slot<'n>],
     ) -> Result<(), NotEditable> {
         let spans: Vec<_> = members.iter().map(|member| member.key.span.start..member.end()).collect();
-        let mut removed: Vec<bool> = members.iter().map(|member| !is_merge(&member.key)).collect();
+        let mut removed = vec![true; members.len()];
         for slot in slots {
             if let Some(from) = slot.from {
                 removed[from] = false;
@@ -54,18 +53,7 @@ impl<'n> Editor<'_, 'n> {
         if old.is_unwritten() {
             return Err(NotEditable);
         }
-        let data = draft.data(self.reader);
-        let text = match (&old.content, &data) {
-            (Content::Scalar { style, .. }, Data::String(text)) if !self.json => {
-                emit::string_like(text, *style, true)
-            }
-            _ => {
-                let mut text = String::new();
-                self.flow(old.span.start).write(&data, &mut text);
-                text
-            }
-        };
-        self.replace(old.span.clone(), text);
+        self.replace_scalar(old, &draft.data(self.reader), &self.anchor(draft), true);
         Ok(())
     }
 
@@ -93,7 +81,7 @@ impl<'n> Editor<'_, 'n> {
             ",".to_owned()
         };
         let mut place = None;
-        for slot in slots.iter().filter(|slot| !slot.merged) {
+        for slot in slots.iter().filter(|slot| slot.is_written()) {
             if let Some(from) = slot.from {
                 place = Some(spans[from].end);
                 continue;
@@ -110,7 +98,7 @@ impl<'n> Editor<'_, 'n> {
 
     /// Removes all elements of a collection.
     fn flow_refill(&mut self, node: &Node, slots: &[Slot<'n>]) -> Result<(), NotEditable> {
-        if slots.iter().any(|slot| !slot.merged) {
+        if slots.iter().any(Slot::is_written) {
             return Err(NotEditable);
         }
         if node.span.end >= node.start + 2 {

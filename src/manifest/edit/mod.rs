@@ -4,12 +4,13 @@
 
 mod block;
 mod flow;
+mod scalar;
 mod text;
 
 use std::ops::Range;
 
 use super::data::Data;
-use super::draft::Draft;
+use super::draft::{Draft, Expanded};
 use super::emit::{Flow, Layout};
 use super::node::{Content, Node};
 use super::read::Reader;
@@ -20,6 +21,15 @@ pub struct Edit {
     /// The replaced range.
     pub range: Range<usize>,
     pub text: String,
+}
+
+/// The edits of a document.
+#[derive(Debug)]
+pub struct Edits {
+    /// In the order of the text.
+    pub edits: Vec<Edit>,
+    /// The ranges of aliases, and of text on several lines, that are rewritten.
+    pub rewrites: Vec<Range<usize>>,
 }
 
 /// A node can't be edited in place.
@@ -37,6 +47,7 @@ pub struct Editor<'t, 'n> {
     /// `\n` or `\r\n`.
     line_break: &'static str,
     edits: Vec<Edit>,
+    rewrites: Vec<Range<usize>>,
 }
 
 impl<'t, 'n> Editor<'t, 'n> {
@@ -45,23 +56,27 @@ impl<'t, 'n> Editor<'t, 'n> {
         let line_break = if text[root.span.clone()].contains("\r\n") { "\r\n" } else { "\n" };
         let pretty = json && text[root.span.clone()].contains('\n');
         let layout = text::layout(text, root);
-        Self { text, reader, layout, json, pretty, line_break, edits: Vec::new() }
+        Self { text, reader, layout, json, pretty, line_break, edits: Vec::new(), rewrites: Vec::new() }
     }
 
-    /// The edits, in the order of the text.
-    pub fn run(mut self, root: &'n Node, draft: &Draft<'n>) -> Vec<Edit> {
+    /// Edits the document in place if possible; otherwise replaces it.
+    pub fn run(mut self, root: &'n Node, draft: &Draft<'n>) -> Edits {
         if self.draft(draft).is_err() || matches!(draft, Draft::New(_)) {
-            self.edits.clear();
-            self.replace_document(root, &draft.data(self.reader));
+            let data = draft.data(self.reader);
+            return self.replace_document(root, &data);
         }
         // A stable sort keeps the order of insertions at one offset.
         self.edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
         self.fix_last_line_break();
-        self.edits
+        self.rewrites.sort_by_key(|range| range.start);
+        Edits { edits: self.edits, rewrites: self.rewrites }
     }
 
     /// Replaces the whole document.
-    pub fn replace_document(&mut self, root: &Node, data: &Data) {
+    pub fn replace_document(mut self, root: &Node, data: &Data) -> Edits {
+        self.edits.clear();
+        self.rewrites.clear();
+        self.report(root);
         let text = if self.json {
             let mut out = String::new();
             self.flow(root.span.start).write(data, &mut out);
@@ -79,16 +94,13 @@ impl<'t, 'n> Editor<'t, 'n> {
             out
         };
         self.replace(root.span.clone(), text);
-    }
-
-    /// The edits so far.
-    pub fn into_edits(self) -> Vec<Edit> {
-        self.edits
+        Edits { edits: self.edits, rewrites: self.rewrites }
     }
 
     fn draft(&mut self, draft: &Draft<'n>) -> Result<(), NotEditable> {
         match draft {
             Draft::Kept(_) | Draft::New(_) => Ok(()),
+            Draft::Expanded(_) => Err(NotEditable),
             Draft::Mapping(Some(node), slots) => match &node.content {
                 Content::Mapping { flow: false, members } => self.block_mapping(members, slots),
                 Content::Mapping { flow: true, members } => self.flow_mapping(node, members, slots),
@@ -105,10 +117,11 @@ impl<'t, 'n> Editor<'t, 'n> {
 
     /// Edits a draft in place if possible; otherwise adds no edits and returns `false`.
     fn try_draft(&mut self, draft: &Draft<'n>) -> bool {
-        let before = self.edits.len();
+        let before = (self.edits.len(), self.rewrites.len());
         let done = !matches!(draft, Draft::New(_)) && self.draft(draft).is_ok();
         if !done {
-            self.edits.truncate(before);
+            self.edits.truncate(before.0);
+            self.rewrites.truncate(before.1);
         }
         done
     }
@@ -117,6 +130,24 @@ impl<'t, 'n> Editor<'t, 'n> {
         let text = text.into();
         let text = if self.line_break == "\n" { text } else { text.replace('\n', self.line_break) };
         self.edits.push(Edit { range, text });
+    }
+
+    /// Records that a node is rewritten, if it is an alias or has several lines.
+    fn report(&mut self, node: &Node) {
+        let text = self.text[node.span.clone()].trim_end();
+        if matches!(node.content, Content::Alias(_)) || text.contains('\n') {
+            self.rewrites.push(node.span.start..node.span.start + text.len());
+        }
+    }
+
+    /// `&name ` where the written value gets the anchor of its alias.
+    fn anchor(&self, draft: &Draft<'n>) -> String {
+        match draft {
+            Draft::Expanded(Expanded { alias, takes_anchor: true, .. }) => {
+                format!("&{} ", self.text[alias.span.clone()].trim_start_matches('*'))
+            }
+            _ => String::new(),
+        }
     }
 
     /// The style of flow text whose closing bracket is on the line of `at`.

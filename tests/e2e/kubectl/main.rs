@@ -52,10 +52,11 @@ const REFUSED_BY_KUBECTL: &[&str] = &[
 
 /// The objects of a file as an array; an empty document has none.
 fn read(text: &str) -> Result<Value, String> {
-    let source = Source::read(text.to_owned()).map_err(|error| error.to_string())?;
+    let source = Source::new(text.to_owned());
     let mut all = Vec::new();
-    for document in &source.documents {
-        let objects = objects(document).map_err(|error| error.to_string())?;
+    for document in source.documents() {
+        let document = document.map_err(|error| error.to_string())?;
+        let objects = objects(&document).map_err(|error| error.to_string())?;
         all.extend(objects.iter().map(|object| with_mark(object.data.to_value())));
     }
     Ok(Value::Array(all))

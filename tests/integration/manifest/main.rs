@@ -8,7 +8,7 @@ use serde_json::{Number, Value, json};
 use swansong::manifest::data::Data;
 use swansong::manifest::emit::{Flow, Layout};
 use swansong::manifest::rewrite::rewrite;
-use swansong::manifest::source::Source;
+use swansong::manifest::source::{Document, Source};
 use swansong_inject::operation::Operation;
 
 /// Strings that YAML readers take for something else, or that are hard to write.
@@ -136,11 +136,15 @@ fn flow() -> impl Strategy<Value = Flow> {
     })
 }
 
+fn documents(source: &Source) -> Vec<Document> {
+    source.documents().collect::<Result<_, _>>().unwrap_or_else(|error| panic!("{error}:\n{}", source.text))
+}
+
 /// One document's value, numbers in the form in which they are read back.
 fn read(text: &str) -> Value {
-    let source = Source::read(text.to_owned()).unwrap_or_else(|error| panic!("{error}:\n{text}"));
-    assert_eq!(source.documents.len(), 1, "{text}");
-    normal(&source.documents[0].data.to_value())
+    let documents = documents(&Source::new(text.to_owned()));
+    assert_eq!(documents.len(), 1, "{text}");
+    normal(&documents[0].data.to_value())
 }
 
 fn normal(value: &Value) -> Value {
@@ -213,8 +217,8 @@ fn patched(text: &str, start: &Value, choices: &[(u8, usize, Value)]) -> Result<
             patch.push(operation);
         }
     }
-    let source = Source::read(text.to_owned()).expect("it was written by us");
-    let rewritten = rewrite(&source, &source.documents[0], &as_operations(&patch))
+    let source = Source::new(text.to_owned());
+    let rewritten = rewrite(&source, &documents(&source)[0], &as_operations(&patch))
         .map_err(|error| TestCaseError::fail(format!("{error}: {patch:?}\n{text}")))?;
     prop_assert_eq!(read(&rewritten.text), normal(&expected), "{}", rewritten.text);
     prop_assert_eq!(normal(&rewritten.data.to_value()), normal(&expected));
@@ -312,13 +316,12 @@ proptest! {
         "[a:\\-?&*!|>'\"%@`{}\\[\\],# \n\t<~.1]{0,60}",
         "(kind: Pod\n|- a\n|  b: &x c\n|d: \\*x\n|<<: \\*x\n|---\n|\\.\\.\\.\n|[|>][+-]?\n|\\{a: \\[\n|\\]\\}\n|# c\n|!!int x\n|: |\\? ){0,12}",
     ]) {
-        if let Ok(source) = Source::read(text) {
-            for document in &source.documents {
-                let operations = [Operation::add("/new".to_owned(), &json!({"a": [1, "b"]}))];
-                if matches!(document.data, Data::Mapping(_)) {
-                    let rewritten = rewrite(&source, document, &operations).expect("it can be written");
-                    prop_assert!(rewritten.data.get("new").is_some());
-                }
+        let source = Source::new(text);
+        for document in source.documents().map_while(Result::ok) {
+            let operations = [Operation::add("/new".to_owned(), &json!({"a": [1, "b"]}))];
+            if matches!(document.data, Data::Mapping(_)) {
+                let rewritten = rewrite(&source, &document, &operations).expect("it can be written");
+                prop_assert!(rewritten.data.get("new").is_some());
             }
         }
     }
