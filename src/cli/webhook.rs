@@ -18,12 +18,13 @@ use std::time::Duration;
 use anyhow::Context;
 use prometheus_client::registry::Registry;
 use swansong_certs::{CertificateMetrics, Observer, Resolver};
+use swansong_runtime::config::ConfigWatcher;
 use swansong_runtime::http::{self, Timeouts, Tls};
-use swansong_webhook::config::{Config, ConfigEvent, ConfigWatcher};
+use swansong_webhook::config::Config;
 use swansong_webhook::ready_nodes::ReadyNodes;
 use swansong_webhook::server::{Limits, Metrics, Parts, Server};
 use tokio::sync::watch;
-use tracing::{info, warn};
+use tracing::info;
 
 use self::background::Background;
 use self::certificate::Certificate;
@@ -211,27 +212,16 @@ impl Webhook {
 
     fn config(
         &self,
-        metrics: &Arc<Metrics>,
+        metrics: &Metrics,
         background: &mut Background,
     ) -> anyhow::Result<watch::Receiver<Config>> {
-        metrics.config_loaded();
+        metrics.config.record_load();
         let Some(path) = &self.config else {
             return Ok(watch::channel(Config::default()).1);
         };
-        let watcher = ConfigWatcher::start(path.clone())?;
+        let watcher = ConfigWatcher::start(path, Config::parse)?;
         let config = watcher.subscribe();
-        let metrics = Arc::clone(metrics);
-        background.start(watcher.run(self.reload_interval, move |event| match event {
-            ConfigEvent::Reloaded => {
-                metrics.config_loaded();
-                info!("configuration reloaded");
-            }
-            ConfigEvent::Failed(error) => {
-                metrics.config_failed();
-                warn!(error, "configuration can't be used, the last good one remains in use");
-            }
-            ConfigEvent::Recovered => info!("the configuration file matches the configuration in use again"),
-        }));
+        background.start(watcher.run(self.reload_interval, metrics.config.clone()));
         Ok(config)
     }
 }

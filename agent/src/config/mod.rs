@@ -33,7 +33,7 @@ impl Config {
     ///
     /// All problems, each with its position and key.
     pub fn parse(text: &str) -> Result<Self, Problems> {
-        parser::parse(swansong_runtime::config::read_shape(text, None)?)
+        swansong_runtime::config::read_shape(text, None, parser::parse)
     }
 
     /// Reads a configuration file.

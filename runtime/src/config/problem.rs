@@ -35,6 +35,12 @@ impl From<Problem> for Problems {
     }
 }
 
+impl From<Vec<Problem>> for Problems {
+    fn from(problems: Vec<Problem>) -> Self {
+        Self(problems)
+    }
+}
+
 impl Problems {
     /// `value` if there are no problems.
     ///

@@ -2,7 +2,6 @@
 
 mod check;
 mod file;
-mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +10,6 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-pub use self::watch::{ConfigEvent, ConfigWatcher};
 use swansong_inject::policy::{NativeSidecars, Policy};
 pub use swansong_runtime::config::{ConfigError, Problem, Problems};
 use swansong_trainer::TrainerReason;
@@ -43,7 +41,7 @@ impl Config {
     ///
     /// With all problems, each with its position and key.
     pub fn parse(text: &str) -> Result<Self, Problems> {
-        check::check(swansong_runtime::config::read_shape(text, Some("env"))?)
+        swansong_runtime::config::read_shape(text, Some("env"), check::check)
     }
 
     /// Reads and parses a file.

@@ -2,6 +2,7 @@ use super::*;
 use swansong_inject::policy::{
     DumpPolicy, ImageRule, LIBMSPTI, NamedPort, NodeReadiness, PreloadOrder, PreloadValueFrom,
 };
+use swansong_runtime::config::{ConfigEvent, ConfigWatcher};
 
 #[test]
 fn nothing_written_is_the_default() {
@@ -206,8 +207,8 @@ fn neighbours_of_reserved_names_are_free() {
 
 #[test]
 fn reports_all_problems_at_once() {
-    let text = "ports: { ttp: { port: 0 } }\nstrategies: [x]\nlibraries: { libmspti: x }\n";
-    assert_eq!(Config::parse(text).expect_err("faulty").iter().count(), 3);
+    let text = "ports: { ttp: { port: 0 } }\nstrategies: [x]\nlibraries: { libmspti: x }\nstrictnes: warn\ndump: { launcherHook: 1 }\n";
+    assert_eq!(Config::parse(text).expect_err("faulty").iter().count(), 5);
 }
 
 #[test]
@@ -229,7 +230,7 @@ fn the_last_good_configuration_stays_in_use() {
     let path = directory.path().join("config.yaml");
     let write = |text: &str| std::fs::write(&path, text).expect("written");
     write("strictness: deny\n");
-    let mut watcher = ConfigWatcher::start(path.clone()).expect("sound");
+    let mut watcher = ConfigWatcher::start(&path, Config::parse).expect("sound");
     let current = watcher.subscribe();
     assert_eq!(current.borrow().strictness(), Strictness::Deny);
     assert_eq!(watcher.poll(), None);

@@ -1,7 +1,6 @@
 //! Metrics of reviews and of the configuration. All label values are known at compile time; none comes from a client.
 
 use std::sync::atomic::AtomicI64;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -10,6 +9,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use strum::VariantArray as _;
+use swansong_runtime::config::ConfigMetrics;
 use swansong_runtime::metrics::registered;
 
 use crate::review::{Answer, Kind, Verdict};
@@ -62,8 +62,8 @@ pub struct Metrics {
     pub(super) duration: Histogram,
     pub(super) in_flight: Gauge<i64, AtomicI64>,
     pub(super) large_bodies: Gauge<i64, AtomicI64>,
-    config_failures: Counter,
-    config_loaded: Gauge<i64, AtomicI64>,
+    /// Metrics of the configuration file.
+    pub config: ConfigMetrics,
 }
 
 type Label = [(&'static str, &'static str); 1];
@@ -100,17 +100,9 @@ impl Metrics {
                 "large_body_bytes",
                 "Memory reserved for reviews larger than 16 KiB",
             ),
-            config_failures: registered(
-                registry,
-                "config_reload_failures",
-                "Times that the configuration file was unusable",
-            ),
-            config_loaded: registered(
-                registry,
-                "config_loaded_timestamp_seconds",
-                "When the configuration in use was loaded",
-            ),
+            config: ConfigMetrics::default(),
         };
+        metrics.config.register(registry);
         metrics.create_series();
         metrics
     }
@@ -147,17 +139,6 @@ impl Metrics {
         if let Some(reason) = refusal.unprocessed() {
             self.unprocessed.get_or_create(&[("reason", reason.as_str())]).inc();
         }
-    }
-
-    /// Notes that a configuration was loaded.
-    pub fn config_loaded(&self) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        self.config_loaded.set(i64::try_from(since).unwrap_or(i64::MAX));
-    }
-
-    /// Counts a configuration file that can't be used.
-    pub fn config_failed(&self) {
-        self.config_failures.inc();
     }
 }
 
