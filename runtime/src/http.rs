@@ -54,8 +54,8 @@ pub struct Timeouts {
 }
 
 impl Limits {
-    /// For a port that only probes and scrapes use. A new connection evicts the one that has been idle longest, so that a
-    /// client that holds connections can't keep the kubelet's probes out.
+    /// For a port that only probes and scrapes use. A new connection evicts an idle one of the peer that has most, so that a
+    /// client that opens connections can't keep the kubelet's probes out.
     pub const HEALTH: Self = Self {
         connections: 128,
         pending: 128,

@@ -1,4 +1,7 @@
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -17,15 +20,15 @@ const EVICT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Limits the number of connections and closes those that exceed a timeout.
 ///
-/// At the limit the connection that has been idle longest is evicted. An API server keeps a few idle connections and
-/// uses the one that rested least, so it hardly misses the evicted one, while a client that holds connections open can't
-/// keep others out.
+/// At the limit a connection of the peer with most connections is evicted, the one that has been idle longest. So a client
+/// that opens many keeps no other out, and an API server, which keeps a few and uses the one that rested least, hardly
+/// misses the evicted one.
 #[derive(Debug)]
 pub(super) struct ConnectionLimiter {
     free: Arc<Semaphore>,
     min_idle: Duration,
     timeouts: Timeouts,
-    connections: Mutex<Vec<Weak<Activity>>>,
+    connections: Mutex<Vec<(IpAddr, Weak<Activity>)>>,
 }
 
 /// A place among the open connections, until it is dropped.
@@ -46,37 +49,46 @@ impl ConnectionLimiter {
     }
 
     /// A slot, evicting an idle connection if there is none; `None` after [`ACQUIRE_TIMEOUT`].
-    pub(super) async fn acquire(&self) -> Option<Slot> {
+    pub(super) async fn acquire(&self, peer: IpAddr) -> Option<Slot> {
         if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
-            return Some(self.register(permit));
+            return Some(self.register(peer, permit));
         }
         let deadline = Instant::now() + ACQUIRE_TIMEOUT;
         loop {
-            self.evict_longest_idle();
+            self.evict_idle();
             let left = deadline.saturating_duration_since(Instant::now());
             let acquire = Arc::clone(&self.free).acquire_owned();
             match timeout(left.min(EVICT_INTERVAL), acquire).await {
-                Ok(permit) => return Some(self.register(permit.ok()?)),
+                Ok(permit) => return Some(self.register(peer, permit.ok()?)),
                 Err(_) if left <= EVICT_INTERVAL => return None,
                 Err(_) => {}
             }
         }
     }
 
-    fn register(&self, permit: OwnedSemaphorePermit) -> Slot {
+    fn register(&self, peer: IpAddr, permit: OwnedSemaphorePermit) -> Slot {
         let activity = Arc::new(Activity::new());
-        self.connections().push(Arc::downgrade(&activity));
+        self.connections().push((peer, Arc::downgrade(&activity)));
         Slot { activity, _permit: permit }
     }
 
-    fn evict_longest_idle(&self) {
+    fn evict_idle(&self) {
         let now = Instant::now();
-        let open: Vec<_> = self.connections().iter().filter_map(Weak::upgrade).collect();
-        let idle = open.iter().filter(|activity| activity.closing().is_none());
-        let idle = idle.filter_map(|activity| Some((activity.idle_since()?, activity)));
-        if let Some((since, activity)) = idle.min_by_key(|(since, _)| *since)
-            && now.saturating_duration_since(since) >= self.min_idle
-        {
+        let open: Vec<_> = {
+            let connections = self.connections();
+            connections.iter().filter_map(|(peer, activity)| Some((*peer, activity.upgrade()?))).collect()
+        };
+        let open: Vec<_> = open.iter().filter(|(_, activity)| activity.closing().is_none()).collect();
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for (peer, _) in &open {
+            *counts.entry(*peer).or_default() += 1;
+        }
+        let idle = open.iter().filter_map(|(peer, activity)| {
+            let since = activity.idle_since()?;
+            let is_old = now.saturating_duration_since(since) >= self.min_idle;
+            is_old.then(|| (Reverse(counts[peer]), since, activity))
+        });
+        if let Some((_, _, activity)) = idle.min_by_key(|(count, since, _)| (*count, *since)) {
             activity.close(Closed::Evicted);
         }
     }
@@ -101,7 +113,7 @@ impl ConnectionLimiter {
     }
 
     fn close_expired(&self, now: Instant) {
-        self.connections().retain(|activity| {
+        self.connections().retain(|(_, activity)| {
             let Some(activity) = activity.upgrade() else { return false };
             if let Some(cause) = activity.expired(&self.timeouts, now) {
                 activity.close(cause);
@@ -110,18 +122,21 @@ impl ConnectionLimiter {
         });
     }
 
-    fn connections(&self) -> MutexGuard<'_, Vec<Weak<Activity>>> {
+    fn connections(&self) -> MutexGuard<'_, Vec<(IpAddr, Weak<Activity>)>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use tokio::task::JoinHandle;
     use tokio::time::sleep;
 
     use super::*;
 
+    const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
     const MIN_IDLE: Duration = Duration::from_secs(1);
 
     fn limiter(connections: usize) -> Arc<ConnectionLimiter> {
@@ -141,30 +156,30 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn evicts_the_longest_idle_connection_and_no_busy_one() {
         let limiter = limiter(3);
-        let busy = limiter.acquire().await.expect("a slot");
+        let busy = limiter.acquire(PEER).await.expect("a slot");
         busy.activity.request_started();
-        let longest = hold(limiter.acquire().await.expect("a slot"));
+        let longest = hold(limiter.acquire(PEER).await.expect("a slot"));
         sleep(Duration::from_secs(2)).await;
-        let shorter = hold(limiter.acquire().await.expect("a slot"));
+        let shorter = hold(limiter.acquire(PEER).await.expect("a slot"));
         sleep(Duration::from_secs(2)).await;
 
-        let new = limiter.acquire().await.expect("a slot");
+        let new = limiter.acquire(PEER).await.expect("a slot");
         assert!(longest.is_finished() && !shorter.is_finished() && busy.activity.closing().is_none());
         new.activity.request_started();
-        let another = limiter.acquire().await.expect("a slot");
+        let another = limiter.acquire(PEER).await.expect("a slot");
         assert!(shorter.is_finished() && busy.activity.closing().is_none());
         another.activity.request_started();
-        assert!(limiter.acquire().await.is_none(), "all are busy");
+        assert!(limiter.acquire(PEER).await.is_none(), "all are busy");
         drop(busy);
-        assert!(limiter.acquire().await.is_some());
+        assert!(limiter.acquire(PEER).await.is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_was_just_busy_is_evicted_only_after_a_while() {
         let limiter = limiter(1);
-        let held = hold(limiter.acquire().await.expect("a slot"));
+        let held = hold(limiter.acquire(PEER).await.expect("a slot"));
         let start = Instant::now();
-        assert!(limiter.acquire().await.is_some());
+        assert!(limiter.acquire(PEER).await.is_some());
         assert!(start.elapsed() >= MIN_IDLE && start.elapsed() < ACQUIRE_TIMEOUT);
         assert!(held.is_finished());
     }
@@ -173,13 +188,13 @@ mod tests {
     async fn many_new_connections_evict_as_many() {
         let limiter = limiter(8);
         for _ in 0..8 {
-            hold(limiter.acquire().await.expect("a slot"));
+            hold(limiter.acquire(PEER).await.expect("a slot"));
         }
         sleep(MIN_IDLE).await;
         let waiting: Vec<_> = (0..8)
             .map(|_| {
                 let limiter = Arc::clone(&limiter);
-                tokio::spawn(async move { limiter.acquire().await })
+                tokio::spawn(async move { limiter.acquire(PEER).await })
             })
             .collect();
         let mut slots = Vec::new();
@@ -195,7 +210,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn closes_an_expired_connection() {
         let limiter = limiter(1);
-        let held = hold(limiter.acquire().await.expect("a slot"));
+        let held = hold(limiter.acquire(PEER).await.expect("a slot"));
         let start = Instant::now();
         tokio::select! {
             never = limiter.enforce_timeouts() => match never {},
@@ -203,5 +218,15 @@ mod tests {
         }
         let idle = Limits::HEALTH.timeouts.idle;
         assert!(start.elapsed() >= idle && start.elapsed() < idle + idle / 10, "{:?}", start.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_connections_of_one_peer_evict_no_other_peers() {
+        let limiter = limiter(4);
+        let probe = limiter.acquire(Ipv4Addr::new(10, 0, 0, 1).into()).await.expect("a slot");
+        for _ in 0..40 {
+            hold(limiter.acquire(PEER).await.expect("a slot"));
+        }
+        assert_eq!(probe.activity.closing(), None);
     }
 }

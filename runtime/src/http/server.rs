@@ -184,8 +184,8 @@ impl PendingConnection {
     }
 
     async fn serve_http(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-        let Self { shared, permit, watcher, .. } = self;
-        let Some(slot) = shared.limiter.acquire().await else {
+        let Self { shared, permit, peer, watcher } = self;
+        let Some(slot) = shared.limiter.acquire(peer.ip()).await else {
             shared.metrics.closed(Closed::Limit);
             debug!("connection closed at the limit of connections");
             return;
