@@ -13,6 +13,7 @@ use prometheus_client::registry::{Metric, Registry};
 use strum::VariantArray as _;
 use swansong_api::node::RehearsalResult;
 use swansong_faults::Metrics as FaultMetrics;
+use swansong_runtime::config::ConfigMetrics;
 use swansong_runtime::events::EventMetrics;
 use swansong_runtime::supervisor::Tasks;
 use swansong_trainer as trainer;
@@ -33,6 +34,7 @@ pub(crate) struct Metrics {
     /// Metrics of the fault pipeline.
     pub(crate) faults: Arc<FaultMetrics>,
     pub(crate) events: EventMetrics,
+    pub(crate) config: ConfigMetrics,
     ready: Gauges<1>,
     checks: Gauges<2>,
     check_duration: Seconds,
@@ -54,9 +56,12 @@ impl Metrics {
         let faults = Arc::new(FaultMetrics::new(r));
         let events = EventMetrics::default();
         events.register(r);
+        let config = ConfigMetrics::default();
+        config.register(r);
         let metrics = Self {
             faults,
             events,
+            config,
             ready: add(r, "ready", "1 for the status that the Node should show"),
             checks: add(r, "check", "1 for the status of each check in the last round"),
             check_duration: add(r, "check_duration_seconds", "Duration of the last round of checks"),

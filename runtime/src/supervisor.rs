@@ -133,6 +133,11 @@ impl Tasks {
         task
     }
 
+    /// Removes the tasks, which have ended and aren't restarted.
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
     /// The tasks that are dead or stuck.
     pub fn unhealthy(&self) -> Vec<(&'static str, TaskState)> {
         self.unhealthy_where(|_| true)

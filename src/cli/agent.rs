@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use swansong_agent::checks::{self, CheckContext};
@@ -12,6 +13,8 @@ use swansong_agent::host::HostRoot;
 use swansong_agent::node::Timing;
 use swansong_agent::rehearsal::{Rehearsal, Step};
 use swansong_agent::run::{Agent as Running, Parts};
+use swansong_runtime::config::ConfigWatcher;
+use tokio::sync::watch;
 use tracing::info;
 
 use super::files::{print, printable};
@@ -35,9 +38,13 @@ pub(crate) struct Agent {
     /// What to print with --once and --rehearse
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
-    /// Configuration file of the agent, YAML [default: all defaults]
+    /// Configuration file of the agent, YAML, reloaded when it changes [default: all defaults]
     #[arg(long, env = "SWANSONG_AGENT_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
+    /// How often the configuration file is checked
+    #[arg(long, env = "SWANSONG_RELOAD_INTERVAL", value_name = "TIME", default_value = "5s",
+          value_parser = humantime::parse_duration)]
+    reload_interval: Duration,
     /// Path at which the host's file system is mounted
     #[arg(long, env = "SWANSONG_HOST_ROOT", value_name = "DIR", default_value = "/")]
     host_root: PathBuf,
@@ -81,23 +88,24 @@ enum Output {
 impl Agent {
     /// Checks once and prints the report, or runs until it is stopped.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut config = match &self.config {
-            Some(path) => Config::load(path)?,
-            None => Config::default(),
-        };
-        config.faults.enabled |= self.faults;
-        if let Some(address) = &self.gateway {
-            let mut gateway = GatewaySettings::at(address)
-                .with_context(|| format!("--gateway {address} isn't HOST:PORT"))?;
-            if let Some(configured) = config.faults.gateway.take() {
-                (gateway.ca_file, gateway.token_file) = (configured.ca_file, configured.token_file);
+        let overrides = Overrides::of(&self)?;
+        let watcher = match &self.config {
+            Some(path) => {
+                let overrides = overrides.clone();
+                let parse = move |text: &str| Ok(overrides.apply(Config::parse(text)?));
+                Some(ConfigWatcher::start(path, parse)?)
             }
-            config.faults.gateway = Some(gateway);
-        }
+            None => None,
+        };
+        let config = match &watcher {
+            Some(watcher) => watcher.subscribe(),
+            None => watch::channel(overrides.apply(Config::default())).1,
+        };
+        let current = || config.borrow().clone();
         match (self.once, self.rehearsal.rehearse) {
-            (true, _) => self.once(&config),
-            (false, true) => self.rehearse(config),
-            (false, false) => self.keep_running(config),
+            (true, _) => self.once(&current()),
+            (false, true) => self.rehearse(current()),
+            (false, false) => self.keep_running(config, watcher),
         }
     }
 
@@ -159,7 +167,11 @@ impl Agent {
         }))
     }
 
-    fn keep_running(self, config: Config) -> anyhow::Result<ExitCode> {
+    fn keep_running(
+        self,
+        config: watch::Receiver<Config>,
+        watcher: Option<ConfigWatcher<Config>>,
+    ) -> anyhow::Result<ExitCode> {
         self.logging.start();
         let node = self.node_name()?;
         // One thread besides those that check the host saves memory.
@@ -167,13 +179,18 @@ impl Agent {
             .enable_all()
             .build()
             .context("the threads can't be started")?;
-        let result = runtime.block_on(self.serve(node, config));
+        let result = runtime.block_on(self.serve(node, config, watcher));
         // Without waiting for a check of a hanging file system.
         runtime.shutdown_background();
         result.map(|()| ExitCode::SUCCESS)
     }
 
-    async fn serve(self, node: String, config: Config) -> anyhow::Result<()> {
+    async fn serve(
+        self,
+        node: String,
+        config: watch::Receiver<Config>,
+        watcher: Option<ConfigWatcher<Config>>,
+    ) -> anyhow::Result<()> {
         let signals = Signals::listen().context("signals can't be handled")?;
         let kube = swansong_runtime::kube::config("swansong-agent").await.context(
             "the agent needs the API server to publish this node's state; run it in a cluster, set KUBECONFIG, or check once with --once",
@@ -193,6 +210,9 @@ impl Agent {
             version = env!("CARGO_PKG_VERSION"),
             "agent started"
         );
+        if let Some(watcher) = watcher {
+            tokio::spawn(watcher.run(self.reload_interval, agent.config_metrics()));
+        }
         agent.run(signals.stop()).await;
         Ok(())
     }
@@ -204,6 +224,33 @@ impl Agent {
         configured.or_else(detected).context(
             "the host's name is neither in /etc/hostname nor in /proc/sys/kernel/hostname below --host-root; set the node's name by --node",
         )
+    }
+}
+
+/// The settings that flags replace.
+#[derive(Debug, Clone)]
+struct Overrides {
+    faults: bool,
+    gateway: Option<GatewaySettings>,
+}
+
+impl Overrides {
+    fn of(agent: &Agent) -> anyhow::Result<Self> {
+        let gateway = agent.gateway.as_ref().map(|address| {
+            GatewaySettings::at(address).with_context(|| format!("--gateway {address} isn't HOST:PORT"))
+        });
+        Ok(Self { faults: agent.faults, gateway: gateway.transpose()? })
+    }
+
+    fn apply(&self, mut config: Config) -> Config {
+        config.faults.enabled |= self.faults;
+        if let Some(mut gateway) = self.gateway.clone() {
+            if let Some(configured) = config.faults.gateway.take() {
+                (gateway.ca_file, gateway.token_file) = (configured.ca_file, configured.token_file);
+            }
+            config.faults.gateway = Some(gateway);
+        }
+        config
     }
 }
 

@@ -23,18 +23,23 @@ mod shared;
 
 use std::convert::Infallible;
 use std::fmt;
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use swansong_clusterd_client::AddressError;
 use swansong_faults::Transports;
+use swansong_runtime::config::ConfigMetrics;
 use swansong_runtime::events::{self, EventSender, EventWriter};
 use swansong_runtime::supervisor::{Progress, TaskError, Tasks, supervise};
 use tokio::net::TcpListener;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
+use tracing::warn;
 
 use self::shared::Shared;
 use crate::config::Config;
@@ -52,8 +57,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// What an agent needs.
 #[derive(Debug)]
 pub struct Parts {
-    /// The agent's configuration.
-    pub config: Config,
+    /// The agent's configuration. The tasks are restarted with each new one.
+    pub config: watch::Receiver<Config>,
     /// The path of the host's file system.
     pub host_root: PathBuf,
     pub node: String,
@@ -70,7 +75,7 @@ pub struct Parts {
 pub enum StartError {
     /// ClusterD's address is invalid.
     #[error("clusterd.address: {0}")]
-    Clusterd(#[from] swansong_clusterd_client::AddressError),
+    Clusterd(#[from] AddressError),
     /// The client configuration is invalid.
     #[error("no client of the API server can be made: {0}")]
     Client(#[from] kube::Error),
@@ -89,9 +94,10 @@ pub struct Agent {
     listener: TcpListener,
     address: SocketAddr,
     context: Context,
-    event_writer: EventWriter,
+    event_writer: Arc<Mutex<EventWriter>>,
     /// The transports to ClusterD, if faults are reported.
     transports: Option<Transports>,
+    configs: watch::Receiver<Config>,
 }
 
 /// What all tasks share.
@@ -115,16 +121,17 @@ impl fmt::Debug for Agent {
 impl Agent {
     /// Opens the port.
     pub async fn bind(parts: Parts) -> Result<Self, StartError> {
-        let Parts { config, host_root, node, health_listen, kube, timing } = parts;
+        let Parts { config: mut configs, host_root, node, health_listen, kube, timing } = parts;
+        let config = configs.borrow_and_update().clone();
         let failed = |problem| StartError::Bind { address: health_listen, problem };
         let listener = TcpListener::bind(health_listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let api = ApiClient::new(kube, REQUEST_TIMEOUT)?;
         let tasks = Tasks::default();
         let metrics = Metrics::new(&tasks);
+        metrics.config.record_load();
         let (events, event_writer) = events::channel(COMPONENT, &node, &metrics.events);
-        let is_reporting = config.faults.enabled;
-        let transports = is_reporting.then(|| transports(&config, api.client(), &node)).transpose()?;
+        let transports = configured_transports(&config, &api, &node)?;
         let context = Context {
             writer: NodeWriter::new(api.clone(), &node),
             shared: Arc::new(Shared::new(node, boot_id(&host_root), tasks, metrics)),
@@ -134,7 +141,8 @@ impl Agent {
             timing,
             events,
         };
-        Ok(Self { listener, address, context, event_writer, transports })
+        let event_writer = Arc::new(Mutex::new(event_writer));
+        Ok(Self { listener, address, context, event_writer, transports, configs })
     }
 
     /// The address of health, metrics and status, with the chosen port.
@@ -142,41 +150,95 @@ impl Agent {
         self.address
     }
 
+    /// The metrics of the configuration file.
+    pub fn config_metrics(&self) -> ConfigMetrics {
+        self.context.shared.metrics.config.clone()
+    }
+
     /// Runs until `stop` completes. The Node remains as it is; the next agent continues from it.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { listener, context, event_writer, transports, .. } = self;
-        let Context { config, timing, .. } = &context;
+        let Self { listener, mut context, event_writer, mut transports, mut configs, .. } = self;
+        let mut server = JoinSet::new();
+        server.spawn(serve::serve(listener, Arc::clone(&context.shared)));
+        let mut stop = pin!(stop);
+        loop {
+            let mut tasks = context.start_tasks(&event_writer, transports.take());
+            let next = tokio::select! {
+                () = &mut stop => None,
+                next = context.next_config(&mut configs) => Some(next),
+                // Supervisors never end; a restart of the process may fix it.
+                _ = tasks.join_next() => {
+                    tracing::error!("a supervisor has ended; please report this");
+                    None
+                }
+            };
+            tasks.shutdown().await;
+            let Some((config, next_transports)) = next else { break };
+            context.shared.forget_tasks();
+            context.config = Arc::new(config);
+            transports = next_transports;
+        }
+        server.shutdown().await;
+    }
+}
+
+/// The transports to ClusterD, if faults are reported.
+fn configured_transports(
+    config: &Config,
+    api: &ApiClient,
+    node: &str,
+) -> Result<Option<Transports>, AddressError> {
+    config.faults.enabled.then(|| transports(config, api.client(), node)).transpose()
+}
+
+impl Context {
+    /// Waits for a configuration that can be used.
+    async fn next_config(&self, configs: &mut watch::Receiver<Config>) -> (Config, Option<Transports>) {
+        loop {
+            if configs.changed().await.is_err() {
+                // Without a file there are no reloads.
+                return pending().await;
+            }
+            let config = configs.borrow_and_update().clone();
+            match configured_transports(&config, &self.api, &self.shared.node_name) {
+                Ok(transports) => return (config, transports),
+                Err(error) => {
+                    warn!(%error, "clusterd.address can't be used, the last good configuration remains in use");
+                }
+            }
+        }
+    }
+
+    /// Starts the tasks with the current configuration.
+    fn start_tasks(
+        &self,
+        event_writer: &Arc<Mutex<EventWriter>>,
+        transports: Option<Transports>,
+    ) -> JoinSet<Infallible> {
+        let Self { config, timing, .. } = self;
         // A hanging check is reported much earlier; these limits are for tasks that can't report.
         let periodic = |interval: Duration| interval.saturating_mul(3) + Duration::from_mins(1);
         let network = timing.watch.saturating_mul(2) + timing.backoff.max + Duration::from_mins(1);
         let mut all = JoinSet::new();
-        context.spawn(&mut all, "check", periodic(config.checks.interval), checks::run);
+        self.spawn(&mut all, "check", periodic(config.checks.interval), checks::run);
         if config.checks.clusterd.dial {
-            context.spawn(&mut all, "clusterd", periodic(config.checks.clusterd.interval), checks::dial);
+            self.spawn(&mut all, "clusterd", periodic(config.checks.clusterd.interval), checks::dial);
         }
-        context.spawn(&mut all, "node", network, node::watch);
-        context.spawn(&mut all, "pods", network, pods::watch);
-        context.spawn(&mut all, "reconcile", periodic(Duration::from_mins(1)), node::reconcile);
-        context.spawn(&mut all, "preload", periodic(config.preload.interval), preload::run);
-        let event_writer = Arc::new(Mutex::new(event_writer));
-        context.spawn(&mut all, "events", periodic(Duration::from_mins(6)), move |context, progress| {
+        self.spawn(&mut all, "node", network, node::watch);
+        self.spawn(&mut all, "pods", network, pods::watch);
+        self.spawn(&mut all, "reconcile", periodic(Duration::from_mins(1)), node::reconcile);
+        self.spawn(&mut all, "preload", periodic(config.preload.interval), preload::run);
+        let event_writer = Arc::clone(event_writer);
+        self.spawn(&mut all, "events", periodic(Duration::from_mins(6)), move |context, progress| {
             let event_writer = Arc::clone(&event_writer);
             async move { Ok(event_writer.lock().await.run(context.api.client(), &progress).await) }
         });
         if let Some(transports) = transports {
-            faults::start(&mut all, &context, transports);
+            faults::start(&mut all, self, transports);
         }
-        all.spawn(serve::serve(listener, Arc::clone(&context.shared)));
-        tokio::select! {
-            () = stop => {}
-            // Supervisors never end; a restart of the process may fix it.
-            _ = all.join_next() => tracing::error!("a supervisor has ended; please report this"),
-        }
-        all.shutdown().await;
+        all
     }
-}
 
-impl Context {
     /// Starts a supervised task that counts as stuck after `timeout` without progress.
     fn spawn<F, Fut>(&self, all: &mut JoinSet<Infallible>, name: &'static str, timeout: Duration, run: F)
     where

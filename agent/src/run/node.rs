@@ -29,14 +29,14 @@ pub(super) async fn watch(context: Context, progress: Progress) -> Result<Infall
         Change::Replaced(nodes) => match nodes.into_iter().next() {
             Some(node) => shared.set_node(node.into()),
             None => {
-                if shared.node.send_replace(None).is_some() {
+                if shared.forget_node() {
                     warn!("the Node no longer exists");
                 }
             }
         },
         Change::Applied(node) => shared.set_node(node.into()),
         Change::Deleted(_) => {
-            shared.node.send_replace(None);
+            shared.forget_node();
         }
     };
     Ok(watch_node(&api, &shared.node_name, timing, &progress, apply).await)

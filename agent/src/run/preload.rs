@@ -180,6 +180,14 @@ fn reports(container: &ContainerVerdict) -> Vec<ContainerReport> {
         reason: missing,
         message,
     });
+    let problem = container.ld_so_preload.clone();
+    reports.push(ContainerReport {
+        kind: "ld-so-preload",
+        is_good: problem.is_none(),
+        event: problem.is_some().then_some("LdSoPreloadInvalid"),
+        reason: "LdSoPreloadInvalid".to_owned(),
+        message: problem.unwrap_or_default() + "; correct the image or the mount that the file is from",
+    });
     reports
 }
 

@@ -22,7 +22,7 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) -> Infalli
         live: Box::new(move || verdict(&live.tasks.unhealthy_essential())),
         healthy: Box::new(move || verdict(&healthy.tasks.unhealthy())),
         ready: Box::new(move || {
-            let problem = "the Node doesn't show a result of the checks yet; see /status";
+            let problem = "the Node doesn't exist, or doesn't show a result of the checks yet; see /status";
             if ready.is_ready() { Ok(()) } else { Err(problem.to_owned()) }
         }),
         metrics: Box::new(move || metrics.metrics.text()),

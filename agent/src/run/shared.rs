@@ -124,6 +124,20 @@ impl Shared {
         });
     }
 
+    /// The Node doesn't exist. Returns whether it did before.
+    pub(super) fn forget_node(&self) -> bool {
+        self.is_ready.store(false, Relaxed);
+        self.node.send_replace(None).is_some()
+    }
+
+    /// The tasks were stopped, and those of another configuration follow.
+    pub(super) fn forget_tasks(&self) {
+        self.tasks.clear();
+        self.dial_outcome.send_replace(None);
+        self.activity.send_replace(Arc::default());
+        self.faults.send_replace(None);
+    }
+
     /// The Node shows the result of a completed round.
     pub(super) fn set_ready(&self) {
         self.is_ready.store(true, Relaxed);

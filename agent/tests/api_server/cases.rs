@@ -66,7 +66,7 @@ impl Site {
     async fn start_on(address: SocketAddr, host: tempfile::TempDir, host_root: std::path::PathBuf) -> Self {
         let client = kube::Config::new(format!("http://{address}").parse().expect("a URL"));
         let parts = Parts {
-            config: config(),
+            config: tokio::sync::watch::channel(config()).1,
             host_root,
             node: "n".to_owned(),
             health_listen: ANY.parse().expect("an address"),
