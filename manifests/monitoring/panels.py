@@ -56,7 +56,6 @@ ROWS = [
          "The last column is how far the replica's clock is ahead of the API server's.",
          [("max by (instance, version) (swansong_build_info)", "version"),
           ("max by (instance) (swansong_config_loaded_timestamp_seconds) * 1000", "configuration loaded"),
-          ("max by (instance) (swansong_agent_config_loaded_timestamp_seconds) * 1000", "agent's configuration loaded"),
           ("max by (instance) (swansong_large_body_bytes)", "memory for large reviews"),
           ("max by (instance) (swansong_clock_skew_seconds)", "clock ahead (s)")]),
     ]),

@@ -1,10 +1,12 @@
-//! npu-smi and further required paths.
+//! npu-smi, the loader's file and further required paths.
 
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::path_finding;
 use crate::finding::{Finding, Reason};
-use crate::host::{HostRoot, PathError, file_kind};
+use crate::host::{
+    HostRoot, LD_SO_PRELOAD, LdSoPreloadError, PathError, file_kind, ld_so_preload as read_ld_so_preload,
+};
 
 /// Most hosts have it in `bin`; A200, 200I A2 and 500 A2 in `sbin` (`ascend-docker-runtime/build/scripts/base.list*`).
 /// The runtime silently skips a missing one.
@@ -47,6 +49,24 @@ pub(super) fn npu_smi(root: &HostRoot, configured: &[String]) -> Finding {
     }
     let message = format!("npu-smi is in none of {}; {ADVICE}", paths.join(", "));
     Finding::at(first, Reason::FileMissing, message)
+}
+
+/// The host's `/etc/ld.so.preload`; `None` if there is none.
+pub(super) fn ld_so_preload(root: &HostRoot) -> Option<Finding> {
+    Some(match read_ld_so_preload(root) {
+        Ok(libraries) => {
+            let message = format!("{LD_SO_PRELOAD} names {} libraries", libraries?.len());
+            Finding::at(LD_SO_PRELOAD, Reason::Present, message)
+        }
+        Err(error) => {
+            let reason = match error {
+                LdSoPreloadError::NotAFile(_) => Reason::NotAFile,
+                LdSoPreloadError::NotReadable(_) => Reason::NotReadable,
+                LdSoPreloadError::Missing(_) => Reason::FileMissing,
+            };
+            Finding::at(LD_SO_PRELOAD, reason, format!("{error}; correct or remove it"))
+        }
+    })
 }
 
 /// The first configured path that doesn't exist; `None` if none is configured.

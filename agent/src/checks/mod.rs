@@ -48,7 +48,8 @@ pub fn run(root: &HostRoot, settings: &Settings, context: &CheckContext) -> Vec<
     };
     let findings = CheckName::VARIANTS.iter().filter_map(|&name| Some((name, host.check(name)?)));
     let checks = findings.map(|(name, finding)| {
-        let advisory = settings.advisory.contains(&name);
+        // Containers have their own file.
+        let advisory = settings.advisory.contains(&name) || name == CheckName::LdSoPreload;
         Check { name, finding, advisory }
     });
     checks.collect()
@@ -89,6 +90,7 @@ impl Host<'_> {
             CheckName::TaskdLib => {
                 libraries::taskd(root, settings.host_libtaskd.as_deref()?, context.machine)
             }
+            CheckName::LdSoPreload => files::ld_so_preload(root)?,
             CheckName::ExtraPaths => files::extra_paths(root, &settings.paths)?,
             CheckName::Ports if settings.ports.is_empty() => return None,
             CheckName::Ports => ports::check(root, &settings.ports, &context.port_owners),

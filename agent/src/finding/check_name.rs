@@ -42,6 +42,8 @@ pub enum CheckName {
     CannMspti,
     /// libtaskd.so on the host, when configured.
     TaskdLib,
+    /// The host's /etc/ld.so.preload, if there is one; always advisory.
+    LdSoPreload,
     /// Further paths that the configuration requires.
     ExtraPaths,
     /// The ports that hostNetwork jobs need.

@@ -33,7 +33,7 @@ pub use self::verdict::{
     Environment, FileState, Library, MAX_MISSING, MissingLibrary, ObservedProcess, Outcome, Role, Verdict,
     judge,
 };
-use crate::host::Machine;
+use crate::host::{HostRoot, Machine, ld_so_preload};
 use crate::trainer::TrainerVerdict;
 
 /// When processes are inspected.
@@ -77,6 +77,8 @@ pub struct ContainerVerdict {
     pub trainer: Option<TrainerVerdict>,
     /// What its image has and lacks; `None` if its files can't be read.
     pub image: Option<swansong_image::Report>,
+    /// What is wrong with its /etc/ld.so.preload.
+    pub ld_so_preload: Option<String>,
 }
 
 impl PodVerdict {
@@ -114,6 +116,7 @@ pub fn scan(
                 missing_environment: container.launcher.missing_variables(&processes, grace),
                 trainer: TrainerVerdict::of(processes.iter().filter_map(|process| process.training.as_ref())),
                 image: None,
+                ld_so_preload: processes.first().and_then(|process| ld_so_preload_problem(proc, process.pid)),
             }
         });
         PodVerdict {
@@ -125,4 +128,9 @@ pub fn scan(
         }
     });
     Ok(verdicts.collect())
+}
+
+fn ld_so_preload_problem(proc: &Path, pid: i32) -> Option<String> {
+    let root = HostRoot::open(&proc.join(pid.to_string()).join("root")).ok()?;
+    ld_so_preload(&root).err().map(|error| error.to_string())
 }

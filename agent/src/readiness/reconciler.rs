@@ -28,6 +28,8 @@ pub struct Reconciler {
     has_started: bool,
     /// No earlier status is known, so the first completed round applies at once.
     is_first_status: bool,
+    /// Whether a round of this process has completed.
+    has_completed: bool,
 }
 
 impl Reconciler {
@@ -47,6 +49,7 @@ impl Reconciler {
             heartbeat: Heartbeat::default(),
             has_started: false,
             is_first_status: false,
+            has_completed: false,
         }
     }
 
@@ -105,7 +108,13 @@ impl Reconciler {
         current: &ConditionDetails,
     ) -> Option<NodeEvent> {
         let held = self.hysteresis.record(now, current.status);
-        let applies_at_once = self.is_first_status && matches!(checks, CheckState::Completed(_));
+        self.has_completed |= matches!(checks, CheckState::Completed(_));
+        let applies_at_once = match checks {
+            CheckState::Completed(_) => self.is_first_status,
+            // The status on the Node is from a process whose checks could run.
+            CheckState::Failed(_) => !self.has_completed,
+            CheckState::Pending | CheckState::Hanging => false,
+        };
         if self.desired == Some(current.status) && !applies_at_once {
             return None;
         }
