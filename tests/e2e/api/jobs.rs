@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 use swansong_inject::reason::Reason;
 
+use swansong_testcluster::{Cluster, ObjectReference};
+
 use crate::support::{calls, create, examine, rig};
 
 fn ascend_job(name: &str, strategy: &str) -> Value {
@@ -178,6 +180,59 @@ async fn a_volcano_job_gets_label_strategy_and_env() {
         outcome.warnings.iter().map(|warning| warning.reason).collect::<Vec<_>>(),
         [Reason::VolcanoNoOperatorEnv]
     );
+}
+
+#[tokio::test]
+async fn a_second_apply_keeps_the_injection_of_a_volcano_job() {
+    let rig = rig().await;
+    let namespace = rig.cluster.namespace("volcano-apply").await.unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for (name, flags) in [("client-side", &[][..]), ("server-side", &["--server-side"][..])] {
+        let stored = async |command: &[&str]| -> Value {
+            let mut arguments = vec!["--namespace", namespace.as_str()];
+            arguments.extend(command);
+            arguments.extend(["-o", "json"]);
+            serde_json::from_str(&rig.cluster.kubectl(&arguments).await.unwrap()).unwrap()
+        };
+        let apply = async |job: &Value| {
+            std::fs::write(file.path(), job.to_string()).unwrap();
+            let path = file.path().to_string_lossy();
+            stored(&[&["apply", "-f", &*path][..], flags].concat()).await
+        };
+        let mut job = volcano_job(name, "dump");
+        let first = apply(&job).await;
+        assert_carries_the_hook(&first["spec"]["tasks"][0]["template"]);
+        let second = apply(&job).await;
+        assert_eq!(second["spec"], first["spec"], "{name}");
+        assert_eq!(second["metadata"]["labels"], first["metadata"]["labels"], "{name}");
+        assert!(examine(&second).operations.is_empty(), "{name}");
+        assert_eq!(reviews(rig.cluster, &namespace, name), 2, "{name}");
+
+        // Updates that keep the injection aren't sent to the webhook.
+        let patch = r#"[{"op": "replace", "path": "/spec/tasks/0/replicas", "value": 3}]"#;
+        let scaled = stored(&["patch", "job.batch.volcano.sh", name, "--type=json", "-p", patch]).await;
+        assert_carries_the_hook(&scaled["spec"]["tasks"][0]["template"]);
+        assert_eq!(reviews(rig.cluster, &namespace, name), 2, "{name}");
+
+        job["metadata"]["annotations"]["swansong.dev/inject"] = json!("false");
+        let opted_out = apply(&job).await;
+        assert!(
+            opted_out["spec"]["tasks"][0]["template"]["spec"]["containers"][0].get("env").is_none(),
+            "{name}"
+        );
+    }
+}
+
+/// How often requests for an object were sent to the webhook for jobs.
+fn reviews(cluster: &Cluster, namespace: &str, name: &str) -> usize {
+    let events = cluster.audit_log().unwrap().into_iter().filter(|event| {
+        let is_object = |object: &ObjectReference| object.namespace == namespace && object.name == name;
+        event.stage == "ResponseComplete" && event.object_ref.as_ref().is_some_and(is_object)
+    });
+    let notes = events.flat_map(|event| event.annotations.into_values());
+    notes
+        .filter(|note| note.contains(r#""webhook":"volcanojobs.swansong.dev""#) && note.contains("mutated"))
+        .count()
 }
 
 /// Changing templates of controllers that reconcile would loop (kubernetes#61998, #58032).

@@ -348,8 +348,8 @@ pub enum Reason {
         message = "Correct the field that the message names; the API server refuses most such objects anyway."
     )]
     ObjectInvalid,
-    /// The request isn't a CREATE.
-    #[strum(message = "Nothing; the shipped webhook configuration covers CREATE only.")]
+    /// The request is neither a CREATE nor an update of a Volcano Job.
+    #[strum(message = "Nothing; the shipped webhook configuration covers no other requests.")]
     NotCreate,
     /// The request is for a subresource.
     #[strum(message = "Nothing; the shipped webhook configuration covers no subresources.")]

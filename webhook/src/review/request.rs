@@ -108,8 +108,11 @@ impl<'a> Request<'a> {
 
     /// The kind, or why the review doesn't apply, for any object.
     pub(super) fn applicable_kind(&self) -> Result<WorkloadKind, Reason> {
-        if text(&self.operation) != "CREATE" {
-            return Err(Reason::NotCreate);
+        match text(&self.operation) {
+            "CREATE" => {}
+            // The API server sends updates that remove the injection, such as a second apply of the file.
+            "UPDATE" if self.handled_kind() == Some(WorkloadKind::VolcanoJob) => {}
+            _ => return Err(Reason::NotCreate),
         }
         if !text(&self.sub_resource).is_empty() {
             return Err(Reason::Subresource);
