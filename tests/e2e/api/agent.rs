@@ -1,23 +1,20 @@
 //! The running agent against a real API server: latency, restarts, and concurrent writers of the same Node.
 
-use std::process::Child;
+mod restarts;
+mod site;
+
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures::{StreamExt as _, pin_mut};
-use k8s_openapi::api::core::v1::{Event, Node, NodeCondition};
-use kube::Client;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use k8s_openapi::api::core::v1::Event;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use swansong_agent::checks::Family;
-use swansong_testcluster::{AuditEvent, Cluster, eventually};
+use swansong_fixtures::host::DRIVER;
+use swansong_testcluster::eventually;
 
-use crate::support::{create, http_get, read_lines, rig, swansong, tied};
-use swansong_fixtures::host::{DRIVER, Host};
+use self::site::condition;
+pub(crate) use self::site::{Agent, Site};
 
 /// The promised latency.
 const SOON: Duration = Duration::from_secs(10);
@@ -26,158 +23,6 @@ const SOON: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 const CONFIG: &str = "npus: 8\ndriver: {trust: anyone}\nclusterd: {dial: false}\nports: []\n";
-
-/// A Node, a simulated host, and an agent.
-pub(crate) struct Site {
-    pub(crate) cluster: &'static Cluster,
-    pub(crate) client: Client,
-    pub(crate) node: String,
-    pub(crate) host: Host,
-}
-
-impl Site {
-    pub(crate) async fn new(name: &str, config: &str) -> Self {
-        let cluster = rig().await.cluster;
-        let client = cluster.client().await.unwrap();
-        let node = format!("agent-{name}");
-        create(&client, "", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}))
-            .await
-            .unwrap();
-        let host = Host::healthy(Family::A2);
-        host.file("/agent.yaml", config);
-        host.file("/proc/uptime", "1000.00 1000.00\n");
-        host.file("/proc/sys/kernel/random/boot_id", "first-boot\n");
-        Self { cluster, client, node, host }
-    }
-
-    pub(crate) fn start(&self) -> Agent {
-        let mut command =
-            swansong(["agent", "--health-listen", "127.0.0.1:0", "--log-format", "json", "--node"]);
-        command
-            .arg(&self.node)
-            .arg("--host-root")
-            .arg(self.host.path("/"))
-            .arg("--config")
-            .arg(self.host.path("/agent.yaml"));
-        command.env("KUBECONFIG", self.cluster.kubeconfig());
-        Agent::start(&command)
-    }
-
-    fn nodes(&self) -> Api<Node> {
-        Api::all(self.client.clone())
-    }
-
-    async fn get(&self) -> Node {
-        self.nodes().get(&self.node).await.unwrap()
-    }
-
-    /// Waits for condition and label, at most `within`.
-    async fn shows(&self, status: &str, label: &str, within: Duration) -> NodeCondition {
-        let start = Instant::now();
-        let condition = eventually(&format!("{} shows {status}", self.node), TIMEOUT, || async {
-            let node = self.get().await;
-            let observed_label = node
-                .metadata
-                .labels
-                .as_ref()
-                .and_then(|labels| labels.get("swansong.dev/dump-ready"))
-                .cloned();
-            match condition(&node) {
-                Some(found) if found.status == status => {
-                    // One request writes both.
-                    assert_eq!(observed_label.as_deref(), Some(label));
-                    Ok(found)
-                }
-                found => Err(format!("{found:?} {observed_label:?}")),
-            }
-        })
-        .await
-        .unwrap();
-        assert!(start.elapsed() < within, "{status} after {:?}", start.elapsed());
-        condition
-    }
-
-    /// The agent's writes to this Node by the audit log.
-    fn writes(&self) -> Vec<AuditEvent> {
-        self.requests()
-            .into_iter()
-            .filter(|event| matches!(event.verb.as_str(), "patch" | "update" | "create"))
-            .collect()
-    }
-
-    fn requests(&self) -> Vec<AuditEvent> {
-        let ours = |event: &AuditEvent| {
-            event.user_agent.starts_with("swansong-agent/")
-                && event.request_uri.contains(&self.node)
-                && event.stage == "ResponseComplete"
-        };
-        self.cluster.audit_log().unwrap().into_iter().filter(ours).collect()
-    }
-}
-
-fn condition(node: &Node) -> Option<NodeCondition> {
-    node.status
-        .as_ref()?
-        .conditions
-        .as_ref()?
-        .iter()
-        .find(|condition| condition.type_ == "DumpReady")
-        .cloned()
-}
-
-pub(crate) struct Agent {
-    shell: Child,
-    pid: Pid,
-    health: String,
-}
-
-impl Agent {
-    fn start(command: &std::process::Command) -> Self {
-        let mut shell = tied(command).spawn().expect("sh");
-        let (sender, lines) = mpsc::channel();
-        let log = Arc::new(Mutex::new(Vec::new()));
-        read_lines(shell.stdout.take().unwrap(), sender.clone(), Arc::clone(&log));
-        read_lines(shell.stderr.take().unwrap(), sender, Arc::clone(&log));
-        let (mut pid, mut health) = (None, None);
-        while pid.is_none() || health.is_none() {
-            let line = lines.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no start: {:?}", log.lock()));
-            pid = pid.or_else(|| line.parse().ok());
-            let entry: Value = serde_json::from_str(&line).unwrap_or_default();
-            health = health.or_else(|| entry["health_address"].as_str().map(str::to_owned));
-        }
-        Self { shell, pid: Pid::from_raw(pid.expect("logged")), health: health.expect("logged") }
-    }
-
-    pub(crate) fn health_address(&self) -> &str {
-        &self.health
-    }
-
-    pub(crate) fn get(&self, path: &str) -> (bool, String) {
-        let answer = http_get(&self.health, path);
-        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
-        (answer.starts_with("HTTP/1.1 200"), body)
-    }
-
-    async fn ready(&self) {
-        eventually("the agent is ready", TIMEOUT, || async {
-            let (ok, body) = self.get("/readyz");
-            if ok { Ok(()) } else { Err(body) }
-        })
-        .await
-        .unwrap();
-    }
-
-    pub(crate) fn kill(self) {
-        kill(self.pid, Signal::SIGKILL).unwrap();
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        drop(self.shell.stdin.take());
-        let _ = self.shell.wait();
-    }
-}
 
 #[tokio::test]
 async fn status_changes_are_written_within_seconds() {
@@ -255,80 +100,6 @@ async fn status_changes_are_written_within_seconds() {
     assert_eq!(failed.1, recovered.1, "the last failure has recovered");
 }
 
-#[tokio::test]
-async fn restarts_of_the_agent_do_not_change_the_status() {
-    let site = Site::new("restart", CONFIG).await;
-    for (broken, status, label) in [(false, "True", "true"), (true, "False", "false")] {
-        if broken {
-            site.host.remove("/dev/davinci_manager");
-        }
-        let agent = site.start();
-        let condition = site.shows(status, label, TIMEOUT).await;
-        let nodes = site.nodes();
-        let params = WatchParams::default().fields(&format!("metadata.name={}", site.node));
-        let version = site.get().await.metadata.resource_version.unwrap();
-        let watch = nodes.watch(&params, &version).await.unwrap();
-        let seen = tokio::spawn(async move {
-            pin_mut!(watch);
-            let mut seen = Vec::new();
-            // The test sets this label last.
-            while let Some(Ok(event)) = watch.next().await {
-                let WatchEvent::Modified(node) = event else { continue };
-                seen.push(super::agent::condition(&node).map(|condition| condition.status));
-                if node
-                    .metadata
-                    .labels
-                    .is_some_and(|labels| labels.get("end").is_some_and(|end| end == status))
-                {
-                    break;
-                }
-            }
-            seen
-        });
-        agent.kill();
-        // Before, during and after the first round and write.
-        for key in ["node", "observed", "report", "desired", "node", "observed", "report", "desired"] {
-            let agent = site.start();
-            eventually(&format!("/status shows {key}"), TIMEOUT, || async {
-                let status: Value = serde_json::from_str(&agent.get("/status").1).unwrap_or_default();
-                if status[key].is_null() { Err(status.to_string()) } else { Ok(()) }
-            })
-            .await
-            .unwrap();
-            agent.kill();
-        }
-        let agent = site.start();
-        agent.ready().await;
-        let end = json!({"metadata": {"labels": {"end": status}}});
-        site.nodes().patch(&site.node, &PatchParams::default(), &Patch::Merge(end)).await.unwrap();
-        let seen = seen.await.unwrap();
-        assert!(seen.iter().all(|seen| seen.as_deref() == Some(status)), "{seen:?}");
-        let after = super::agent::condition(&site.get().await).unwrap();
-        assert_eq!(after.last_transition_time, condition.last_transition_time);
-    }
-}
-
-#[tokio::test]
-async fn another_boot_is_unknown_until_checked() {
-    let site = Site::new("boot", CONFIG).await;
-    let agent = site.start();
-    let before = site.shows("True", "true", TIMEOUT).await;
-    agent.kill();
-    site.host.file("/proc/sys/kernel/random/boot_id", "second-boot\n");
-    let _agent = site.start();
-    let id = "swansong.dev/boot-id";
-    eventually("the boot id is written", TIMEOUT, || async {
-        let boot_id = site.get().await.metadata.annotations.unwrap_or_default().get(id).cloned();
-        if boot_id.as_deref() == Some("second-boot") { Ok(()) } else { Err(format!("{boot_id:?}")) }
-    })
-    .await
-    .unwrap();
-    // If the first round ends before the Node is known, Unknown isn't written in between.
-    let after = site.shows("True", "true", TIMEOUT).await;
-    assert!(after.last_transition_time >= before.last_transition_time);
-}
-
-/// Another client writes conditions, labels and taints in a loop, based on reads that may be stale.
 #[tokio::test]
 async fn concurrent_writers_lose_nothing() {
     let site = Site::new("writers", &format!("{CONFIG}readiness: {{taint: true}}\n")).await;
