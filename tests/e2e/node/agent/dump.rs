@@ -3,10 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{Namespace, Pod};
-use kube::api::{Api, DeleteParams, PostParams};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use swansong_agent::checks::Family;
 use swansong_demo::python_image;
 use swansong_demo::training::{Job, Leader, Training};
@@ -30,12 +30,15 @@ const FAST: (&str, &str) = ("swansong.dev/fast-dump", "true");
 /// A device that has dropped.
 const DROPPED: u32 = 0x40F8_4E00;
 
-const JOBS: [Job; 4] = [
+/// Five that have to save, and one that can't.
+const JOBS: [Job; 6] = [
     // The node of rank 0 isn't hit.
     Job { name: "two-pods", first_npu: 0, lost_rank: 1, ..TWO_PODS },
-    Job { name: "one-pod", pods: 1, npus_per_pod: 2, first_npu: 2, save_seconds: 300, ..TWO_PODS },
-    Job { name: "unprotected", first_npu: 4, annotations: &[UNPROTECTED], ..TWO_PODS },
-    Job { name: "fast", first_npu: 6, annotations: &[FAST], ..TWO_PODS },
+    Job { name: "rank-zero", first_npu: 2, ..TWO_PODS },
+    Job { name: "one-pod", pods: 1, npus_per_pod: 2, first_npu: 4, save_seconds: 300, ..TWO_PODS },
+    Job { name: "last-rank", pods: 1, npus_per_pod: 2, first_npu: 6, lost_rank: 1, ..TWO_PODS },
+    Job { name: "fast", first_npu: 8, annotations: &[FAST], ..TWO_PODS },
+    Job { name: "unprotected", first_npu: 10, annotations: &[UNPROTECTED], ..TWO_PODS },
 ];
 /// The lost rank is the first of its group.
 const TWO_PODS: Job = Job {
@@ -54,17 +57,19 @@ const TWO_PODS: Job = Job {
 const UNTOUCHED: Job = Job { name: "zero-touch", is_untouched: true, ..TWO_PODS };
 
 #[tokio::test]
-async fn device_faults_of_jobs_in_one_second_end_in_checkpoints_and_known_outcomes() {
+async fn device_faults_of_five_jobs_in_one_second_end_in_checkpoints_and_known_outcomes() {
     let Some((_turn, cluster)) = alone().await else { return };
     let folder = tempfile::tempdir().unwrap();
     let stage = Stage::start(cluster, &python_image::build(folder.path()).unwrap()).await;
     let starts = JOBS.map(|job| Training::start(cluster, &stage.leader, folder.path(), job));
     let jobs = futures::future::try_join_all(starts).await.unwrap();
 
+    let first_fault = Instant::now();
     for job in &jobs {
         let code = if job.job.annotations == [FAST] { DROPPED } else { HBM };
         stage.script.event(job.job.lost_npu().try_into().unwrap(), code, 3, 1, "a fault");
     }
+    assert!(first_fault.elapsed() < Duration::from_secs(1));
     let saving = jobs.iter().map(|job| fault_to_outcome(cluster, &stage.clusterd, &stage.leader, job));
     futures::future::join_all(saving).await;
     for job in &jobs {
@@ -163,12 +168,16 @@ impl Stage {
         let clusterd = Arc::new(clusterd);
         let watching = tokio::spawn(swansong_fake_clusterd::cluster::run(client, Arc::clone(&clusterd)));
         let leader = Leader::start(address, TIME_FACTOR).unwrap();
-        let host = Host::healthy(Family::A2);
+        set_npus(cluster, 16).await;
+        let host = Host::healthy(Family::A3);
         let libraries = host.path(&format!("{DRIVER}/lib64/driver"));
         std::fs::remove_file(libraries.join("libdcmi.so")).unwrap();
         let script = Script::beside(&build(&libraries));
+        for card in 0..8 {
+            script.card(card, 2);
+        }
         let config = format!(
-            "npus: 8\ndriver: {{trust: anyone}}\nclusterd: {{dial: false, address: \"{}\"}}\nfaults: {{settle: 1s}}\n",
+            "npus: 16\ndriver: {{trust: anyone}}\nclusterd: {{dial: false, address: \"{}\"}}\nfaults: {{settle: 1s}}\n",
             clusterd.address()
         );
         let agents = Agents::start(cluster, "overlays/agent-fast-dump", &host.path("/"), &config).await;
@@ -189,11 +198,19 @@ impl Stage {
     async fn stop(self, jobs: &[Training]) {
         self.watching.abort();
         self.agents.stop().await;
+        set_npus(self.cluster, 8).await;
         let namespaces: Api<Namespace> = Api::all(self.cluster.client().await.unwrap());
         for job in jobs {
             namespaces.delete(&job.namespace, &DeleteParams::default()).await.unwrap();
         }
     }
+}
+
+async fn set_npus(cluster: &Cluster, count: u32) {
+    let npus = serde_json::json!({"huawei.com/Ascend910": count.to_string()});
+    let patch = Patch::Merge(serde_json::json!({"status": {"capacity": npus, "allocatable": npus}}));
+    let nodes: Api<Node> = Api::all(cluster.client().await.unwrap());
+    nodes.patch_status(cluster.node_name().unwrap(), &PatchParams::default(), &patch).await.unwrap();
 }
 
 /// Passes the agent's fault on to the ClusterD that orders the dump, and waits for the end of the job.
