@@ -12,6 +12,9 @@ use super::node::{Content, Node};
 use super::parse::{self, Parsed, Syntax, TextOffset};
 use super::read::{ReadError, Reader};
 
+/// A larger document isn't read, since its nodes take about forty times the memory of its text.
+const MAX_DOCUMENT: usize = 32 << 20;
+
 /// A file's text.
 #[derive(Debug)]
 pub struct Source {
@@ -92,6 +95,7 @@ impl Documents<'_> {
         let text = &self.source.text;
         let Some(range) = self.values.next() else { return Ok(None) };
         self.advance(range.start);
+        self.check_size(range.len())?;
         let document = match parse::parse(&text[range.clone()], self.place, Syntax::Json) {
             Ok(mut parsed) => match parsed.pop() {
                 Some(parsed) => read(parsed, self.place.documents + 1)?,
@@ -118,6 +122,12 @@ impl Documents<'_> {
         Ok(self.held.take())
     }
 
+    fn check_size(&self, length: usize) -> Result<(), DocumentError> {
+        let (document, line) = (self.place.documents + 1, self.place.lines + 1);
+        let problem = Problem::TooLarge(MAX_DOCUMENT);
+        if length > MAX_DOCUMENT { Err(DocumentError { document, line, problem }) } else { Ok(()) }
+    }
+
     /// Counts the lines up to `offset`.
     fn advance(&mut self, offset: usize) {
         self.place.lines += lines_before(&self.source.text[self.place.offset..], offset - self.place.offset);
@@ -127,6 +137,7 @@ impl Documents<'_> {
     /// Reads a part of a stream as kubectl does, which decodes one document of each part.
     fn read_part(&mut self, part: Part<'_>) -> Result<Option<Document>, DocumentError> {
         self.advance(part.content.start);
+        self.check_size(part.content.len())?;
         let (text, place) = (&self.source.text, self.place);
         let error = |line, problem| DocumentError { document: place.documents + 1, line, problem };
         let content = &text[part.content];

@@ -1,10 +1,14 @@
 //! Reading the files named by `-f`.
 
+use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use swansong::manifest::source::Source;
+
+/// A larger input isn't read, since its text stays in memory.
+const MAX_INPUT: u64 = 512 << 20;
 
 /// Options of the input
 #[derive(Debug, clap::Args)]
@@ -85,11 +89,12 @@ fn bytes(file: &Path) -> anyhow::Result<Vec<u8>> {
         if std::io::stdin().is_terminal() {
             eprintln!("swansong: reading standard input, Ctrl-D ends it; name a file with -f");
         }
-        std::io::stdin().lock().read_to_end(&mut bytes).context("it can't be read")?;
-        return Ok(bytes);
+        std::io::stdin().lock().take(MAX_INPUT + 1).read_to_end(&mut bytes).context("it can't be read")?;
+        return within_limit(bytes);
     }
-    match std::fs::read(file) {
-        Ok(bytes) => Ok(bytes),
+    let mut bytes = Vec::new();
+    match File::open(file).and_then(|file| file.take(MAX_INPUT + 1).read_to_end(&mut bytes)) {
+        Ok(_) => within_limit(bytes),
         Err(error) => Err(match error.kind() {
             ErrorKind::NotFound => anyhow!("there is no such file; check the path"),
             ErrorKind::IsADirectory => anyhow!("it is a directory; name the files in it, each with -f"),
@@ -97,6 +102,13 @@ fn bytes(file: &Path) -> anyhow::Result<Vec<u8>> {
             _ => anyhow!("it can't be read: {error}"),
         }),
     }
+}
+
+fn within_limit(bytes: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+    if bytes.len() as u64 > MAX_INPUT {
+        bail!("it is larger than {} MiB; split it", MAX_INPUT >> 20);
+    }
+    Ok(bytes)
 }
 
 fn text(bytes: Vec<u8>) -> anyhow::Result<String> {

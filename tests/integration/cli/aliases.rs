@@ -51,7 +51,7 @@ fn aliases_whose_values_stay_equal_are_kept() {
     assert_eq!(lost(&input, &injected.stdout), [""; 0], "{}", injected.stdout);
     assert_eq!(rewrites(&injected), [""; 0]);
     let injected = injected.output();
-    assert_eq!(injected.matches("TTP_PORT").count(), 1, "by the alias for both: {injected}");
+    assert_eq!(injected.matches("name: TTP_PORT").count(), 1, "by the alias for both: {injected}");
     assert_eq!(run(&["uninject"], &injected).output(), input);
 }
 

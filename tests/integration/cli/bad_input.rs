@@ -121,3 +121,10 @@ fn deep_nesting_is_an_error() {
     }
     run(&["inject"], chain).error();
 }
+
+#[test]
+fn a_document_that_is_too_large_is_an_error() {
+    let large = format!("kind: A\n---\nkind: B\n# {}\n", "x".repeat(32 << 20));
+    let error = run(&["inject"], large).error();
+    assert!(error.contains("document 2, line 3: it is larger than 32 MiB"), "{error}");
+}
