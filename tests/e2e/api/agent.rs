@@ -100,6 +100,7 @@ async fn status_changes_are_written_within_seconds() {
     assert_eq!(failed.1, recovered.1, "the last failure has recovered");
 }
 
+/// Another client writes conditions, labels and taints in a loop, based on reads that may be stale.
 #[tokio::test]
 async fn concurrent_writers_lose_nothing() {
     let site = Site::new("writers", &format!("{CONFIG}readiness: {{taint: true}}\n")).await;

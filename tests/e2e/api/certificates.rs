@@ -16,7 +16,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use serde_json::{Value, json};
 use swansong_testcluster::{Cluster, eventually};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use self::load::Load;
 use crate::support::{

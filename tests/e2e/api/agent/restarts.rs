@@ -16,7 +16,7 @@ async fn restarts_of_the_agent_do_not_change_the_status() {
             site.host.remove("/dev/davinci_manager");
         }
         let agent = site.start();
-        let condition = site.shows(status, label, TIMEOUT).await;
+        let shown = site.shows(status, label, TIMEOUT).await;
         let nodes = site.nodes();
         let params = WatchParams::default().fields(&format!("metadata.name={}", site.node));
         let version = site.get().await.metadata.resource_version.unwrap();
@@ -57,7 +57,7 @@ async fn restarts_of_the_agent_do_not_change_the_status() {
         let seen = seen.await.unwrap();
         assert!(seen.iter().all(|seen| seen.as_deref() == Some(status)), "{seen:?}");
         let after = condition(&site.get().await).unwrap();
-        assert_eq!(after.last_transition_time, condition.last_transition_time);
+        assert_eq!(after.last_transition_time, shown.last_transition_time);
     }
 }
 
@@ -80,8 +80,6 @@ async fn another_boot_is_unknown_until_checked() {
     let after = site.shows("True", "true", TIMEOUT).await;
     assert!(after.last_transition_time >= before.last_transition_time);
 }
-
-/// Another client writes conditions, labels and taints in a loop, based on reads that may be stale.
 
 #[tokio::test]
 async fn a_device_that_goes_while_the_agent_is_dead_is_reported() {
