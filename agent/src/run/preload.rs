@@ -7,7 +7,7 @@ use std::time::Duration;
 use std::sync::Arc;
 use swansong_api::pod::LIBRARIES;
 use swansong_api::pod_status::{PodStatus, TrainerStatus};
-use swansong_faults::unix_millis;
+use swansong_faults::{NpuPod, unix_millis};
 use swansong_runtime::events::{Event, EventSender, container_reference};
 use swansong_runtime::supervisor::{Progress, TaskError};
 use swansong_trainer as trainer;
@@ -58,12 +58,17 @@ pub(super) async fn run(context: Context, progress: Progress) -> Result<Infallib
             verdicts
         };
         let (processes, npu_pods) = (PodProcesses::new(proc.clone()), shared.npu_pods.borrow().clone());
-        let statuses = spawn_blocking(move || {
-            let running = npu_pods.iter().flat_map(|pods| pods.iter()).filter(|pod| pod.is_running);
-            processes.statuses(&running.cloned().collect::<Vec<_>>(), unix_millis())
-        });
-        let statuses = statuses.await.map_err(|panic| TaskError(panic.to_string()))?;
-        let mut statuses = statuses.map_err(|error| TaskError(error.to_string()))?;
+        let running = npu_pods.iter().flat_map(|pods| pods.iter()).filter(|pod| pod.is_running);
+        let running: Vec<NpuPod> = running.cloned().collect();
+        let mut statuses = if running.is_empty() {
+            // Without Pods no procfs is needed.
+            Vec::new()
+        } else {
+            let statuses = spawn_blocking(move || processes.statuses(&running, unix_millis())).await;
+            statuses
+                .map_err(|panic| TaskError(panic.to_string()))?
+                .map_err(|error| TaskError(error.to_string()))?
+        };
         add_trainers(&mut statuses, &verdicts);
         shared.pod_statuses.send_replace(Arc::new(statuses));
         report(&mut debouncer, &verdicts, started.elapsed(), &events);

@@ -83,12 +83,12 @@ impl ConnectionLimiter {
         for (peer, _) in &open {
             *counts.entry(*peer).or_default() += 1;
         }
-        let idle = open.iter().filter_map(|(peer, activity)| {
-            let since = activity.idle_since()?;
-            let is_old = now.saturating_duration_since(since) >= self.min_idle;
-            is_old.then(|| (Reverse(counts[peer]), since, activity))
-        });
-        if let Some((_, _, activity)) = idle.min_by_key(|(count, since, _)| (*count, *since)) {
+        let idle = open
+            .iter()
+            .filter_map(|(peer, activity)| Some((Reverse(counts[peer]), activity.idle_since()?, activity)));
+        if let Some((_, since, activity)) = idle.min_by_key(|(count, since, _)| (*count, *since))
+            && now.saturating_duration_since(since) >= self.min_idle
+        {
             activity.close(Closed::Evicted);
         }
     }
