@@ -77,7 +77,7 @@ pub enum Problem {
     #[error("kubectl takes the question mark of `{0}` for the mark of a key; put the value in quotes")]
     QuestionMark(String),
     /// The document's nodes would take too much memory.
-    #[error("it is larger than {} MiB; write its objects as documents of their own", .0 >> 20)]
+    #[error("it is larger than {} MiB; write its objects as separate documents", .0 >> 20)]
     TooLarge(usize),
     /// The nesting is too deep.
     #[error("it is nested deeper than {0} levels")]
