@@ -54,7 +54,9 @@ impl<'n> Settler<'_, 'n> {
                 }
             }
             Draft::Mapping(node, slots) | Draft::Sequence(node, slots) => {
-                slots.iter_mut().for_each(|slot| self.settle(&mut slot.draft));
+                for slot in slots.iter_mut() {
+                    self.settle(&mut slot.draft);
+                }
                 if let Some(node) = node.filter(|node| node.anchor != 0) {
                     let data = draft.data(self.reader);
                     let value = if self.former(node) == data {

@@ -184,7 +184,9 @@ impl<'n> Draft<'n> {
     fn remove_merged(&mut self, reader: &Reader<'n>, key: &str) {
         let value = self.open(reader);
         if let Self::Sequence(_, slots) = value {
-            slots.iter_mut().for_each(|slot| slot.draft.remove_merged(reader, key));
+            for slot in slots.iter_mut() {
+                slot.draft.remove_merged(reader, key);
+            }
         } else {
             // Only one of several may have it.
             let _ = value.change(reader, Verb::Remove, key, None);

@@ -202,8 +202,8 @@ mod tests {
     #[test]
     fn what_is_not_read_is_unknown_and_never_passes() {
         for seen in [Seen::Forbidden("no".to_owned()), Seen::Failed("no".to_owned()), Seen::NotAsked] {
-            assert_eq!(required::<()>(&seen, "it").unwrap_err().status, Status::Unknown);
+            assert_eq!(required::<()>(&seen, "it").expect_err("it isn't there").status, Status::Unknown);
         }
-        assert_eq!(required::<()>(&Seen::Absent, "it").unwrap_err().status, Status::Fail);
+        assert_eq!(required::<()>(&Seen::Absent, "it").expect_err("it isn't there").status, Status::Fail);
     }
 }

@@ -1,4 +1,8 @@
 //! What a snapshot shows of each link. Pure.
+#![allow(
+    clippy::unnecessary_wraps,
+    reason = "all checks have the same type, since `Err` is a result of most"
+)]
 
 mod addresses;
 mod certificate;

@@ -160,9 +160,9 @@ pub fn training_container<'a>(
     annotations: Option<&BTreeMap<String, String>>,
 ) -> Option<&'a Container> {
     let named = annotations.and_then(|annotations| annotations.get(CONTAINERS)).map_or("", String::as_str);
-    let names: Vec<&str> = named.split(',').map(str::trim).collect();
+    let chosen: Vec<&str> = named.split(',').map(str::trim).collect();
     let mut candidates: Vec<&Container> =
-        spec.containers.iter().filter(|container| names.contains(&container.name.as_str())).collect();
+        spec.containers.iter().filter(|container| chosen.contains(&container.name.as_str())).collect();
     if candidates.is_empty() {
         candidates.extend(&spec.containers);
     }

@@ -85,7 +85,9 @@ impl Page {
             );
             for training in &trainer.report.trainings {
                 self.line(4, &format!("{} ({})", training.program, training.framework.as_str()));
-                arithmetic(training).iter().for_each(|line| self.line(4, line));
+                for line in arithmetic(training) {
+                    self.line(4, &line);
+                }
             }
         }
         for warning in &entry.warnings {

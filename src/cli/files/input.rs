@@ -26,9 +26,12 @@ pub(crate) struct Input {
     pub(crate) source: Source,
 }
 
+/// Name and text of a script.
+pub(crate) type Script = (String, String);
+
 impl Files {
     /// Reads all files; those that are scripts or programs aren't Kubernetes objects.
-    pub(crate) fn read_with_scripts(&self) -> anyhow::Result<(Vec<Input>, Vec<(String, String)>)> {
+    pub(crate) fn read_with_scripts(&self) -> anyhow::Result<(Vec<Input>, Vec<Script>)> {
         let mut scripts = Vec::new();
         let mut inputs = Vec::new();
         for file in self.checked()? {

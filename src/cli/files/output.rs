@@ -28,6 +28,10 @@ pub(crate) enum Format {
 }
 
 /// The output, which is held back until it is complete.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "they are independent facts about the input and the output so far"
+)]
 pub(super) struct Output<'i> {
     format: Format,
     all_json: bool,

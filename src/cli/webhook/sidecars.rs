@@ -66,7 +66,7 @@ fn log(sidecars: &Result<NativeSidecars, String>) {
         Ok(NativeSidecars::Supported) => {}
         Ok(_) => info!("Kubernetes is older than 1.{FIRST_MINOR}: the TaskD Manager can't run as a sidecar"),
         Err(error) => {
-            warn!(error, "the version of Kubernetes isn't known: the TaskD Manager doesn't run as a sidecar")
+            warn!(error, "the version of Kubernetes isn't known: the TaskD Manager doesn't run as a sidecar");
         }
     }
 }

@@ -100,7 +100,6 @@ impl<'t, 'n> Editor<'t, 'n> {
     fn draft(&mut self, draft: &Draft<'n>) -> Result<(), NotEditable> {
         match draft {
             Draft::Kept(_) | Draft::New(_) => Ok(()),
-            Draft::Expanded(_) => Err(NotEditable),
             Draft::Mapping(Some(node), slots) => match &node.content {
                 Content::Mapping { flow: false, members } => self.block_mapping(members, slots),
                 Content::Mapping { flow: true, members } => self.flow_mapping(node, members, slots),
@@ -111,7 +110,7 @@ impl<'t, 'n> Editor<'t, 'n> {
                 Content::Sequence { flow: true, items } => self.flow_sequence(node, items, slots),
                 _ => Err(NotEditable),
             },
-            Draft::Mapping(None, _) | Draft::Sequence(None, _) => Err(NotEditable),
+            Draft::Expanded(_) | Draft::Mapping(None, _) | Draft::Sequence(None, _) => Err(NotEditable),
         }
     }
 

@@ -252,8 +252,8 @@ async fn install_upgrade_rollback_and_uninstall() {
     run(&["install swansong", path, "--set image=swansong:0.1.0"]);
     // As the webhook does.
     let bundle = json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": crate::support::base64("ca".to_owned())}]);
-    let patch = ["patch", "mutatingwebhookconfiguration", "swansong", "--type=json", "--patch"];
-    cluster.kubectl(&[&patch[..], &[bundle.to_string().as_str()]].concat()).await.unwrap();
+    let command = ["patch", "mutatingwebhookconfiguration", "swansong", "--type=json", "--patch"];
+    cluster.kubectl(&[&command[..], &[bundle.to_string().as_str()]].concat()).await.unwrap();
 
     run(&[
         "upgrade swansong",

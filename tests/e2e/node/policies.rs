@@ -17,7 +17,7 @@ use swansong_demo::{agents, definitions, install};
 use swansong_fixtures::host::Host;
 use swansong_testcluster::{Cluster, Error, Options, Tier, eventually};
 
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// Refused connections are answered; a dropped one ends here.
 const CONNECT: Duration = Duration::from_secs(2);
 /// No component listens on it.

@@ -317,5 +317,5 @@ fn is_asked_for(path: &str) -> bool {
 
 /// Whether a name is one of glibc's C library, to which `libc.so.6` leads in older releases.
 fn is_libc(name: &str) -> bool {
-    name == "libc.so.6" || (name.starts_with("libc-2.") && name.ends_with(".so"))
+    name == "libc.so.6" || (name.starts_with("libc-2.") && name.strip_suffix(".so").is_some())
 }

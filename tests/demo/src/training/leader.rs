@@ -37,6 +37,10 @@ struct Registered {
 
 impl Leader {
     /// Times of the fakes are `time_factor` times those measured on the real programs.
+    ///
+    /// # Panics
+    ///
+    /// Never, since standard output is a pipe.
     pub fn start(host: IpAddr, time_factor: f32) -> Result<Self, Error> {
         let mut process = Command::new("python3")
             .args(["-B", "clusterd.py", &host.to_string()])

@@ -262,6 +262,7 @@ pub(super) fn of_pods() -> Vec<Breakage> {
     ]
 }
 
+#[allow(clippy::too_many_lines, reason = "a table")]
 pub(super) fn of_agents() -> Vec<Breakage> {
     use Change::{Agent, Delete, Merge, Status};
     let shows = |kind: &'static str, status: &str, reason: &str| {
@@ -270,14 +271,12 @@ pub(super) fn of_agents() -> Vec<Breakage> {
             json!([objects::condition(other, "True", "Fine"), objects::condition(kind, status, reason)]);
         Status("Node", "", NODES[0], json!({"status": {"conditions": conditions}}))
     };
-    fn hook(status: &mut Value) -> &mut Value {
-        &mut status["preload"][0]["containers"][0]["launcherHook"]
-    }
     vec![
         (
             "hook not loaded",
             Agent(0, |status| {
-                *hook(status) = json!({"isActive": false, "reason": "NotLoaded", "message": "x"})
+                status["preload"][0]["containers"][0]["launcherHook"] =
+                    json!({"isActive": false, "reason": "NotLoaded", "message": "x"});
             }),
             "launcher-hook-active",
             "fail",
@@ -285,7 +284,8 @@ pub(super) fn of_agents() -> Vec<Breakage> {
         (
             "hook hidden",
             Agent(0, |status| {
-                *hook(status) = json!({"isActive": null, "reason": "NoPermission", "message": "x"})
+                status["preload"][0]["containers"][0]["launcherHook"] =
+                    json!({"isActive": null, "reason": "NoPermission", "message": "x"});
             }),
             "launcher-hook-active",
             "unknown",
@@ -343,7 +343,7 @@ pub(super) fn of_agents() -> Vec<Breakage> {
         (
             "start script switches TaskD off",
             Agent(0, |status| {
-                status["pods"][0]["manager"]["environment"]["TASKD_PROCESS_ENABLE"] = "off".into()
+                status["pods"][0]["manager"]["environment"]["TASKD_PROCESS_ENABLE"] = "off".into();
             }),
             "manager-environment",
             "fail",

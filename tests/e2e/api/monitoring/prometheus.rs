@@ -94,7 +94,7 @@ impl Prometheus {
 
     /// The series that a query returns now.
     pub(super) fn query(&self, expression: &str) -> Vec<Value> {
-        let encoded: String = expression.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let encoded = expression.bytes().fold(String::new(), |encoded, byte| format!("{encoded}%{byte:02X}"));
         self.api(&format!("query?query={encoded}"))["result"].as_array().cloned().unwrap_or_default()
     }
 }

@@ -129,6 +129,10 @@ impl Interpreter<'_> {
                         self.state.set(name, Some(Value::Text(value.to_owned())));
                         name.to_owned()
                     }
+                    _ if has_mark(&text) => {
+                        self.forget_variables(&word.raw);
+                        continue;
+                    }
                     _ => text,
                 }
             };

@@ -31,6 +31,16 @@ impl Interpreter<'_> {
             return self.declare(&first.raw, &words[1..]);
         }
         let args = self.expand_words(words);
+        let document = redirects.iter().find_map(|redirect| redirect.document.as_ref());
+        if let (Some(document), Some(_), [Arg { text, .. }]) = (document, &self.output, args.as_slice())
+            && text == "cat"
+            && !has_output_file(redirects)
+        {
+            let text =
+                if document.quoted { document.text.clone() } else { self.expand_text(&document.text, true) };
+            self.output.get_or_insert_default().push_str(&text);
+            return;
+        }
         if has_output_file(redirects) {
             self.write_file(&args, redirects);
             let outer = self.output.take();
@@ -163,7 +173,16 @@ impl Interpreter<'_> {
                 }
                 self.status = None;
             }
-            "let" | "[[" => self.status = None,
+            "let" => {
+                for arg in &args[1..] {
+                    let end = arg.text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                    let name = arg.text[..end.unwrap_or(arg.text.len())].to_owned();
+                    let value = self.unknown(&arg.text, true);
+                    self.state.set(&name, Some(Value::Text(value)));
+                }
+                self.status = None;
+            }
+            "[[" => self.status = None,
             "eval" => {
                 let script: Vec<&str> = args[1..].iter().map(|arg| arg.text.as_str()).collect();
                 let (script, file, line) = (script.join(" "), self.file.clone(), self.line);
@@ -171,6 +190,9 @@ impl Interpreter<'_> {
                     self.give_up(&format!("{}line {line}: what eval runs isn't known", self.place()));
                 }
                 self.run_text(&file, &script);
+                if script.chars().any(|c| self.marks.may_split(c)) {
+                    self.forget_variables("eval");
+                }
                 self.line = line;
             }
             "source" | "." => self.source(&args[1..]),
@@ -206,6 +228,11 @@ impl Interpreter<'_> {
 
     /// Commands whose output scripts use.
     fn print(&mut self, name: &str, args: &[Arg]) {
+        if name == "printf" && args.first().is_some_and(|arg| arg.text == "-v") {
+            let variable = args.get(1).map(|arg| arg.text.clone()).unwrap_or_default();
+            let value = self.unknown(&format!("${variable}"), false);
+            return self.state.set(&variable, Some(Value::Text(value)));
+        }
         if self.output.is_none() {
             return;
         }

@@ -41,9 +41,14 @@ impl Interpreter<'_> {
             return;
         }
         self.miss(&shown);
+        self.forget_variables(&shown);
+    }
+
+    /// Something that isn't known may have set any variable.
+    pub(super) fn forget_variables(&mut self, cause: &str) {
         let names: Vec<String> = self.state.variables.keys().cloned().collect();
         for name in names {
-            let value = self.unknown(&format!("${name} (which {shown} may set)"), false);
+            let value = self.unknown(&format!("${name} (which {cause} may set)"), false);
             self.state.set(&name, Some(Value::Text(value)));
         }
         self.state.has_unknown_variables = true;
@@ -197,6 +202,7 @@ impl Interpreter<'_> {
 
     /// `nohup`, `numactl` and similar programs: the command begins at the first word that is a known program.
     pub(super) fn run_wrapped(&mut self, name: &str, args: &[Arg], redirects: &[Redirect]) {
+        let mut args = args.to_vec();
         if name == "env" {
             for arg in args.iter().skip(1).take_while(|arg| !is_interpreter(base_name(&arg.text))) {
                 if assignment(&arg.text).is_some() {
@@ -206,6 +212,23 @@ impl Interpreter<'_> {
                 }
             }
         }
+        let clears = match name {
+            "env" => {
+                args.iter().any(|arg| matches!(arg.text.as_str(), "-i" | "-" | "-u" | "--ignore-environment"))
+            }
+            "sudo" | "su" | "runuser" => {
+                !args.iter().any(|arg| matches!(arg.text.as_str(), "-E" | "-m" | "-p"))
+            }
+            _ => false,
+        };
+        if clears {
+            self.forget_variables(name);
+        }
+        if name == "xargs" {
+            let text = self.unknown("$(xargs)", false);
+            args.push(Arg { text, open: true });
+        }
+        let args = &args;
         let is_command = |arg: &Arg| {
             let name = base_name(&arg.text);
             is_interpreter(name)
