@@ -93,7 +93,7 @@ impl PodProcesses {
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
-    use std::path::Path;
+    use std::os::unix::fs::symlink;
 
     use swansong_faults::{DumpSettings, NpuPod};
 
@@ -108,8 +108,13 @@ mod tests {
             dump: DumpSettings { ports: vec![address.port()], ..DumpSettings::default() },
             ..NpuPod::default()
         };
-        let processes = PodProcesses::new(Path::new("/proc").to_owned());
         let own = i32::try_from(std::process::id()).expect("an id");
+        // A procfs whose first process has the same network, as under hostNetwork. The machine's own may not be readable.
+        let proc = tempfile::tempdir().expect("a folder");
+        for pid in ["1", &own.to_string()] {
+            symlink(format!("/proc/{own}"), proc.path().join(pid)).expect("linked");
+        }
+        let processes = PodProcesses::new(proc.path().to_owned());
         let status = |pids: &[i32]| processes.status(&pod, pids, 7);
         let before = status(&[own]);
         let expected = [Listener { port: address.port(), address: "127.0.0.1".to_owned() }];

@@ -10,7 +10,7 @@ use swansong_runtime::kube::error_message;
 use swansong_webhook::config::Config;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
-use tracing::{info, warn};
+use tracing::{debug, info};
 
 use super::USER_AGENT;
 
@@ -66,7 +66,11 @@ fn log(sidecars: &Result<NativeSidecars, String>) {
         Ok(NativeSidecars::Supported) => {}
         Ok(_) => info!("Kubernetes is older than 1.{FIRST_MINOR}: the TaskD Manager can't run as a sidecar"),
         Err(error) => {
-            warn!(error, "the version of Kubernetes isn't known: the TaskD Manager doesn't run as a sidecar");
+            // Warnings on the objects that ask for the sidecar say the same.
+            debug!(
+                error,
+                "the version of Kubernetes isn't known: the TaskD Manager doesn't run as a sidecar"
+            );
         }
     }
 }

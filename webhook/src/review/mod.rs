@@ -147,7 +147,10 @@ pub fn answer<'a>(body: &'a [u8], config: &Config, ready: ReadyNodes) -> Result<
     answer_with(body, config.strictness(), |kind, object| {
         let mut outcome = match object {
             ReceivedObject::Read(object) => {
-                let json = ObjectJson { length: body.len(), parse: &|| Request::object_tree(body) };
+                let json = ObjectJson {
+                    length: Request::object_length(body),
+                    parse: &|| Request::object_tree(body),
+                };
                 swansong_inject::inject_object(kind, object, json, policy)
             }
             ReceivedObject::Raw(json) => swansong_inject::inject(kind, json.get(), policy)?,

@@ -70,6 +70,19 @@ impl<'a> Request<'a> {
         Self::parse::<true>(body).or_else(|_| Self::parse::<false>(body))
     }
 
+    /// The length of the object in `body`, or somewhat more for a small one, which isn't worth another pass.
+    pub(super) fn object_length(body: &[u8]) -> usize {
+        const EXACT_FROM: usize = 1 << 20;
+        if body.len() < EXACT_FROM {
+            return body.len();
+        }
+        let request = str::from_utf8(body).ok().and_then(|body| Request::parse::<false>(body).ok());
+        match request.and_then(|request| request.object) {
+            Some(ReceivedObject::Raw(object)) => object.get().len(),
+            _ => body.len(),
+        }
+    }
+
     /// The object in a review that was read before.
     pub(super) fn object_tree(body: &[u8]) -> Value {
         #[derive(Deserialize)]

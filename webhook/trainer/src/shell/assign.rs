@@ -121,6 +121,10 @@ impl Interpreter<'_> {
                 let name = name.to_owned();
                 self.assign(&word.raw, false);
                 name
+            } else if word.raw.contains("$(") || word.raw.contains('`') {
+                // `export $(grep -v '^#' .env | xargs)` sets what the command prints.
+                self.forget_variables(&word.raw);
+                continue;
             } else {
                 // `export "A=b"` and `export $NAMES`.
                 let text = self.expand_text(&word.raw, false);
