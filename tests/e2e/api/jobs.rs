@@ -187,7 +187,9 @@ async fn a_second_apply_keeps_the_injection_of_a_volcano_job() {
     let rig = rig().await;
     let namespace = rig.cluster.namespace("volcano-apply").await.unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
-    for (name, flags) in [("client-side", &[][..]), ("server-side", &["--server-side"][..])] {
+    for (name, flags) in
+        [("client-side", &[][..]), ("server-side", &["--server-side", "--force-conflicts"][..])]
+    {
         let stored = async |command: &[&str]| -> Value {
             let mut arguments = vec!["--namespace", namespace.as_str()];
             arguments.extend(command);

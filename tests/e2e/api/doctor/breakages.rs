@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::agents::machine_address;
 use super::change::Change;
 use super::objects::{self, NAMESPACE, NODES, PODS};
 
@@ -31,10 +30,7 @@ pub(super) fn of_installation() -> Vec<Breakage> {
     ]}});
     let rehearsed = |status: &str, at: u64| json!({"metadata": {"annotations": {"swansong.dev/rehearsal": objects::rehearsal(status, at)}}});
     let long_ago = objects::millis() - 60 * 24 * 60 * 60 * 1000;
-    let pod = json!({"kind": "Pod", "namespace": SYSTEM, "name": "swansong-webhook-a"});
-    let unreachable = json!({"subsets": [{
-        "addresses": [{"ip": machine_address(), "targetRef": pod}], "ports": [{"name": "https", "port": 1}],
-    }]});
+    let unreachable = json!({"ports": [{"name": "https", "port": 1}]});
     let both_pass = "the other node's rehearsal still shows the sender";
     vec![
         (
@@ -63,7 +59,7 @@ pub(super) fn of_installation() -> Vec<Breakage> {
         ),
         (
             "the network drops the webhook",
-            Merge("Endpoints", SYSTEM, "swansong-webhook", unreachable),
+            Merge("EndpointSlice", SYSTEM, "swansong-webhook-1", unreachable),
             "webhook-reachable",
             "fail",
         ),

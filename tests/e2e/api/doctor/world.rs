@@ -92,18 +92,15 @@ impl World {
         self.merge("MutatingWebhookConfiguration", "", "swansong", &change).await;
         let port: u16 = self.webhook.address.rsplit_once(':').unwrap().1.parse().unwrap();
         let https = json!({"name": "https", "port": port});
-        self.create(objects::endpoints(WEBHOOK, "swansong-webhook", self.address, &https)).await;
+        // The API server's proxy takes only addresses of Pods.
+        let mut endpoints = objects::endpoints(WEBHOOK, "swansong-webhook", self.address, &https);
+        endpoints["endpoints"][0]["targetRef"] =
+            json!({"kind": "Pod", "namespace": WEBHOOK, "name": "swansong-webhook-a"});
+        self.create(endpoints).await;
         let health: u16 = self.webhook.health_address().rsplit_once(':').unwrap().1.parse().unwrap();
         for name in ["swansong-webhook-a", "swansong-webhook-b"] {
             self.run_pod_of("Deployment", WEBHOOK, "swansong-webhook", name, None, health).await;
         }
-        // The API server's proxy reads the older kind, and takes only addresses of Pods.
-        let pod = json!({"kind": "Pod", "namespace": WEBHOOK, "name": "swansong-webhook-a"});
-        self.create(json!({
-            "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "swansong-webhook", "namespace": WEBHOOK},
-            "subsets": [{"addresses": [{"ip": self.address, "targetRef": pod}], "ports": [https]}],
-        }))
-        .await;
         let status = json!({"status": {"replicas": 2, "readyReplicas": 2, "availableReplicas": 2}});
         self.merge_status("Deployment", WEBHOOK, "swansong-webhook", &status).await;
         for (node, agent) in NODES.iter().zip(&self.agents) {
