@@ -1,7 +1,7 @@
 //! From the body of an admission review to the body of its response: pure and synchronous.
 //!
 //! The object isn't deserialized into a tree: one pass over the body reads the envelope and the core's view of the object
-//! ([`request`]). An object that the core can't process is admitted with a warning, unless the configuration says to
+//! (`request`). An object that the core can't process is admitted with a warning, unless the configuration says to
 //! deny it.
 
 mod audit;
