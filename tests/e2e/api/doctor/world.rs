@@ -53,7 +53,11 @@ impl World {
     async fn define(&self) {
         for (plural, kind, scope) in [("podgroups", "PodGroup", "Namespaced"), ("queues", "Queue", "Cluster")]
         {
-            self.create(objects::definition(plural, kind, scope)).await;
+            // Volcano's own definitions may have brought it.
+            let name = format!("{plural}.scheduling.volcano.sh");
+            if self.get("CustomResourceDefinition", "", &name).await.is_null() {
+                self.create(objects::definition(plural, kind, scope)).await;
+            }
         }
         for name in ["mindx-dl", "cluster-system", NAMESPACE] {
             self.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await;
