@@ -1,6 +1,7 @@
 //! The result of all checks, and its text.
 
 use std::fmt;
+use swansong_api::documented::Documented as _;
 
 use serde::Serialize;
 

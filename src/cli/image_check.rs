@@ -3,18 +3,21 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use swansong_api::documented::Documented as _;
 
 use anyhow::{Context as _, bail};
 use swansong_agent::host::{HostRoot, running_container};
 use swansong_image::{Archive, ImageFiles, Report, Search, check};
 
-use super::files::{print, printable};
+use super::files::printable;
+use super::report_options::ReportOptions;
 
 /// Show what a training image lacks for a dying checkpoint
 ///
 /// The image is a tar file of `docker save`, of an OCI layout or of a root file system, or a folder with one. Nothing is
 /// unpacked. With --container it is the one of a container that runs on this host, which needs the host's processes and
-/// root.
+/// root. The JSON object is
+/// {"findings": [{"check", "status", "message", "path"}], "releases": {package: release}, "site"}.
 ///
 /// Exit status: 0; 1 if the image can't be read; with --fail-on-warning 2 if something is missing or doubtful.
 #[derive(Debug, clap::Args)]
@@ -29,20 +32,8 @@ pub(crate) struct ImageCheck {
     /// Where the host's /proc is, for --container
     #[arg(long, value_name = "FOLDER", default_value = "/proc")]
     proc: PathBuf,
-    /// Format of the output
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    output: Format,
-    /// Exit with status 2 if something is missing or doubtful
-    #[arg(long)]
-    fail_on_warning: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// Text for reading
-    Text,
-    /// {"findings": [{"check", "status", "message", "path"}], "releases": {package: release}, "site"}
-    Json,
+    #[command(flatten)]
+    report: ReportOptions,
 }
 
 impl ImageCheck {
@@ -53,12 +44,7 @@ impl ImageCheck {
             (None, Some(name)) => self.of_container(name).with_context(|| format!("container {name}"))?,
             (None, None) => bail!("name an image or a container"),
         };
-        print(&match self.output {
-            Format::Text => page(&report),
-            Format::Json => serde_json::to_string_pretty(&report)? + "\n",
-        })?;
-        let warned = self.fail_on_warning && report.has_warnings();
-        Ok(if warned { ExitCode::from(2) } else { ExitCode::SUCCESS })
+        self.report.print(&report, report.has_warnings(), page)
     }
 
     fn of_container(&self, name: &str) -> anyhow::Result<Report> {

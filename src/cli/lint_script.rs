@@ -7,13 +7,15 @@ use std::process::ExitCode;
 use serde::Serialize;
 use swansong_trainer::{Report, Setting, Source, read_script};
 
-use super::files::{is_shell_script, print, printable, read_text};
+use super::files::{is_shell_script, printable, read_text};
+use super::report_options::ReportOptions;
 use super::trainer_text::lines;
 
 /// Say whether start scripts can save a dying checkpoint, and what is wrong with them
 ///
 /// The job is taken to have the annotation recover-strategy with `dump`. Scripts may call each other and read the other files,
 /// such as MindFormers' YAML; `swansong explain -f job.yaml -f start.sh` knows the job's NPUs and variables too.
+/// The JSON object is {"scripts": [{"file", "verdict", "trainings", "findings"}]}.
 ///
 /// Exit status: 0; 1 if a file can't be read; with --fail-on-warning 2 if there is a warning.
 #[derive(Debug, clap::Args)]
@@ -21,20 +23,8 @@ pub(crate) struct LintScript {
     /// Shell scripts, and files that they read; `-` is a script on standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Format of the output
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    output: Format,
-    /// Exit with status 2 if there is a warning
-    #[arg(long)]
-    fail_on_warning: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// Text for reading
-    Text,
-    /// {"scripts": [{file, verdict, trainings, findings}]}
-    Json,
+    #[command(flatten)]
+    report: ReportOptions,
 }
 
 #[derive(Debug, Serialize)]
@@ -65,16 +55,11 @@ impl LintScript {
             })
             .collect();
         let has_warnings = scripts.iter().any(|script| script.report.has_warnings());
-        let text = match self.output {
-            Format::Text => text(&scripts),
-            Format::Json => serde_json::to_string_pretty(&Scripts { scripts })? + "\n",
-        };
-        print(&text)?;
-        Ok(if self.fail_on_warning && has_warnings { ExitCode::from(2) } else { ExitCode::SUCCESS })
+        self.report.print(&Scripts { scripts }, has_warnings, text)
     }
 }
 
-fn text(scripts: &[Script]) -> String {
+fn text(Scripts { scripts }: &Scripts) -> String {
     let mut text = String::new();
     for Script { file, report } in scripts {
         // Writing to a String can't fail.

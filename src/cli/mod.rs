@@ -11,6 +11,7 @@ pub(crate) mod inject;
 pub(crate) mod lint_script;
 pub(crate) mod manager_py;
 pub(crate) mod relay;
+mod report_options;
 mod signals;
 mod trainer_text;
 pub(crate) mod uninject;

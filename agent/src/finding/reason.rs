@@ -1,7 +1,6 @@
 //! Reasons of findings.
 
 use serde::Serialize;
-use strum::EnumMessage as _;
 
 use super::Status;
 
@@ -169,21 +168,6 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The CamelCase name.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
-    /// What the reason means, in one sentence.
-    pub fn meaning(self) -> &'static str {
-        self.get_documentation().unwrap_or_default()
-    }
-
-    /// What to do about it, in one sentence.
-    pub fn remedy(self) -> &'static str {
-        self.get_message().unwrap_or_default()
-    }
-
     /// The status that the reason belongs to.
     pub const fn status(self) -> Status {
         match self {
@@ -213,6 +197,7 @@ impl Reason {
 #[cfg(test)]
 mod tests {
     use strum::VariantArray as _;
+    use swansong_api::documented::Documented as _;
 
     use super::*;
 

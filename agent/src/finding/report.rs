@@ -1,6 +1,7 @@
 //! Reports of a round of checks.
 
 use std::fmt::{self, Write as _};
+use swansong_api::documented::Documented as _;
 
 use serde::{Serialize, Serializer};
 

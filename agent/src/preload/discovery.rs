@@ -1,7 +1,7 @@
 //! What the init container that finds the libraries of an image reported.
 
 use serde::Serialize;
-use strum::EnumMessage as _;
+use swansong_api::documented::Documented as _;
 use swansong_api::pod::LIBRARIES;
 
 use crate::node::PodObject;
@@ -32,23 +32,6 @@ pub enum DiscoveryReason {
     /// The init container didn't run, probably since the image has no `/bin/sh`, and the Pod can't start.
     #[strum(message = "Set `swansong.dev/libraries: configured` on the job, or a rule for the image.")]
     LibrariesNotSearched,
-}
-
-impl DiscoveryReason {
-    /// The CamelCase name.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
-    /// What it means, in one sentence.
-    pub fn meaning(self) -> &'static str {
-        self.get_documentation().unwrap_or_default()
-    }
-
-    /// What to do about it.
-    pub fn remedy(self) -> &'static str {
-        self.get_message().unwrap_or_default()
-    }
 }
 
 /// The result of the search for one Pod.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::time::Duration;
+use swansong_api::documented::Documented as _;
 
 use serde::Serialize;
-use strum::EnumMessage as _;
 use swansong_api::annotations::{INJECT, is_opted_out};
 use swansong_api::env::{
     HIGH_AVAILABILITY, LOCAL_PROXY_ENABLE, MS_ENABLE_TFT, MS_TFT_IP, MS_TFT_PORT, POD_IP, TTP_ADDR, TTP_PORT,
@@ -96,21 +96,6 @@ pub enum HookReason {
 }
 
 impl HookReason {
-    /// The CamelCase name.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
-    /// What the reason means, in one sentence.
-    pub fn meaning(self) -> &'static str {
-        self.get_documentation().unwrap_or_default()
-    }
-
-    /// What to do about it, in one sentence.
-    pub fn remedy(self) -> &'static str {
-        self.get_message().unwrap_or_default()
-    }
-
     const fn is_active(self) -> Option<bool> {
         match self {
             Self::HookActive => Some(true),

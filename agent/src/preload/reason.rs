@@ -1,7 +1,6 @@
 //! Reasons of the verdicts on preloads.
 
 use serde::Serialize;
-use strum::EnumMessage as _;
 
 use super::verdict::Outcome;
 
@@ -81,21 +80,6 @@ pub enum PreloadReason {
 }
 
 impl PreloadReason {
-    /// The CamelCase name.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
-    /// What the reason means, in one sentence.
-    pub fn meaning(self) -> &'static str {
-        self.get_documentation().unwrap_or_default()
-    }
-
-    /// What to do about it, in one sentence.
-    pub fn remedy(self) -> &'static str {
-        self.get_message().unwrap_or_default()
-    }
-
     /// Whether a verdict with `outcome` can have this reason.
     pub const fn is_reason_of(self, outcome: Outcome) -> bool {
         let is_live = matches!(self, Self::PreloadLive);
@@ -119,6 +103,7 @@ impl PreloadReason {
 #[cfg(test)]
 mod tests {
     use strum::VariantArray as _;
+    use swansong_api::documented::Documented as _;
 
     use super::*;
 

@@ -1,6 +1,7 @@
 //! Judges a container by its processes. Pure.
 
 use std::time::Duration;
+use swansong_api::documented::Documented as _;
 
 use serde::Serialize;
 

@@ -1,8 +1,7 @@
 //! Reason and message of the condition.
 
 use std::fmt::Write as _;
-
-use strum::EnumMessage as _;
+use swansong_api::documented::Documented as _;
 
 use super::{CheckState, Condition};
 use crate::finding::{Check, CheckName, Finding, Ready, Reason, Status};
@@ -35,23 +34,6 @@ pub enum ConditionReason {
     /// All checks are advisory.
     #[strum(message = "Correct `advisory` in the configuration.")]
     NothingChecked,
-}
-
-impl ConditionReason {
-    /// The CamelCase name.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
-    /// What the reason means, in one sentence.
-    pub fn meaning(self) -> &'static str {
-        self.get_documentation().unwrap_or_default()
-    }
-
-    /// What to do about it, in one sentence.
-    pub fn remedy(self) -> &'static str {
-        self.get_message().unwrap_or_default()
-    }
 }
 
 /// A check that doesn't pass, without what may differ in every round, such as process ids.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
+use swansong_api::documented::Documented as _;
 
 use k8s_openapi::api::core::v1::Node;
 use swansong_runtime::backoff::Backoff;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
+use swansong_api::documented::Documented as _;
 
 use std::sync::Arc;
 use swansong_api::pod::LIBRARIES;

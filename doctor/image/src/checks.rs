@@ -94,16 +94,6 @@ impl Report {
 }
 
 impl ImageCheck {
-    /// What is checked, in one or two sentences.
-    pub fn meaning(self) -> &'static str {
-        self.get_documentation().unwrap_or_default()
-    }
-
-    /// What to do if it isn't ok.
-    pub fn remedy(self) -> &'static str {
-        self.get_message().unwrap_or_default()
-    }
-
     fn ok(self, message: impl Into<String>, path: Option<String>) -> Finding {
         Finding { check: self, status: Status::Ok, message: message.into(), path }
     }
@@ -329,6 +319,8 @@ fn glibc(files: &dyn ImageFiles, libtaskd: Option<&FileFacts>) -> Result<Finding
 
 #[cfg(test)]
 mod tests {
+    use swansong_api::documented::Documented as _;
+
     use super::*;
 
     #[test]

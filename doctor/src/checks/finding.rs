@@ -1,6 +1,7 @@
 //! What checks find.
 
 use std::collections::BTreeMap;
+use swansong_api::documented::Documented as _;
 
 use serde::{Serialize, Serializer};
 

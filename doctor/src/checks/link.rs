@@ -1,7 +1,8 @@
 //! The links of the chain, each with one check.
 
 use serde::Serialize;
-use strum::{EnumMessage as _, VariantArray as _};
+use strum::VariantArray as _;
+use swansong_api::documented::Documented as _;
 
 /// What a check is about.
 #[derive(
@@ -235,21 +236,6 @@ pub enum Link {
 impl Link {
     /// All links, in the order of the output.
     pub const ALL: &'static [Self] = Self::VARIANTS;
-
-    /// The name in output and documentation.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
-    /// What the check reads, in one sentence.
-    pub fn reads(self) -> &'static str {
-        self.get_documentation().unwrap_or_default()
-    }
-
-    /// What to do when it doesn't pass, in one sentence.
-    pub fn remedy(self) -> &'static str {
-        self.get_message().unwrap_or_default()
-    }
 
     /// The part of the documentation about it.
     pub fn docs(self) -> String {

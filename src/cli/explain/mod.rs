@@ -14,32 +14,24 @@ use swansong_inject::inject;
 use swansong_inject::report::Outcome;
 
 use self::report::{Entry, Report};
-use super::files::{Files, Input, ObjectFault, print, warn_of_unsupported_kind};
+use super::files::{Files, Input, ObjectFault, warn_of_unsupported_kind};
 use super::inject::PolicyFile;
+use super::report_options::ReportOptions;
 
 /// Show what an injection would change in workload files, and why
+///
+/// The JSON object is
+/// {"documents": [{"kind", "name", "namespace", "strategies", "injected", "skipReason", "templates", "warnings", …}]}.
 ///
 /// Exit status: 0; 1 if the input can't be read; with --fail-on-warning 2 if there is a warning.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Explain {
     #[command(flatten)]
     files: Files,
-    /// Format of the output
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    output: Format,
-    /// Exit with status 2 if there is a warning
-    #[arg(long)]
-    fail_on_warning: bool,
+    #[command(flatten)]
+    report: ReportOptions,
     #[command(flatten)]
     policy: PolicyFile,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// Text for reading
-    Text,
-    /// {"documents": [{kind, name, namespace, strategies, injected, skipReason, templates, warnings, …}]}
-    Json,
 }
 
 impl Explain {
@@ -69,12 +61,7 @@ impl Explain {
             entries.push(entry);
         }
         let report = Report::new(entries);
-        print(&match self.output {
-            Format::Text => text::page(&report, inputs.len() > 1),
-            Format::Json => serde_json::to_string_pretty(&report)? + "\n",
-        })?;
-        let warned = self.fail_on_warning && report.has_warnings();
-        Ok(if warned { ExitCode::from(2) } else { ExitCode::SUCCESS })
+        self.report.print(&report, report.has_warnings(), |report| text::page(report, inputs.len() > 1))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The explanation as text.
 
 use std::fmt::Write;
+use swansong_api::documented::Documented as _;
 
 use swansong_inject::reason::Reason;
 use swansong_inject::report::{Action, ActionKind, TemplateReport};
@@ -173,7 +174,7 @@ fn short(reason: Reason) -> &'static str {
 }
 
 fn sentence(reason: Reason) -> &'static str {
-    reason.description().trim().trim_end_matches('.')
+    reason.meaning().trim().trim_end_matches('.')
 }
 
 fn title(path: &str) -> String {

@@ -1,6 +1,7 @@
 //! The page of `swansong doctor` against its checks.
 
 use std::fmt::Write as _;
+use swansong_api::documented::Documented as _;
 
 use strum::VariantArray as _;
 use swansong_doctor::checks::{Area, Link};
@@ -27,8 +28,8 @@ fn written() -> String {
     for area in Area::VARIANTS {
         write!(text, "\n## {}\n", title(*area)).expect("memory");
         for link in Link::ALL.iter().filter(|link| link.area() == *area) {
-            let (name, reads, remedy) = (link.as_str(), link.reads(), link.remedy());
-            write!(text, "\n### {name}\n\n{reads}\n**What to do:** {remedy}\n").expect("memory");
+            let (name, meaning, remedy) = (link.as_str(), link.meaning(), link.remedy());
+            write!(text, "\n### {name}\n\n{meaning}\n**What to do:** {remedy}\n").expect("memory");
         }
     }
     text
@@ -55,7 +56,7 @@ fn page_of_the_doctor_has_every_check() {
 fn places_that_the_doctor_names_exist() {
     let mut seen = 0;
     for link in Link::ALL {
-        assert!(link.reads().ends_with('.') && link.remedy().ends_with('.'), "{link:?}");
+        assert!(link.meaning().ends_with('.') && link.remedy().ends_with('.'), "{link:?}");
         let words = link.remedy().split_whitespace().map(str::to_owned);
         for place in words.filter(|word| word.starts_with("docs/")).chain([link.docs()]) {
             let (file, anchor) = place.split_once('#').expect("an anchor");

@@ -14,6 +14,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use swansong_api::documented::Documented as _;
 
 use serde_json::Value;
 use strum::VariantArray as _;

@@ -166,7 +166,7 @@ check_training() {
 check_disk() {
     cache="${SWANSONG_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/swansong}"
     if ! has df || ls "$cache"/kubernetes/*/kubectl >/dev/null 2>&1; then return; fi
-    free=$(df -Pk . 2>/dev/null | sed -n '2s/^.* \([0-9]*\) *[0-9]*% .*$/\1/p')
+    free=$(df -Pk . 2>/dev/null | sed -n '2s/^.* \([0-9][0-9]*\)  *[0-9]*% .*$/\1/p')
     if [ -n "$free" ] && [ "$free" -lt $((first_build_gb * 1024 * 1024)) ]; then
         echo "warning: $((free / 1024 / 1024)) GB are free here, and the first build needs about $first_build_gb GB" >&2
     fi

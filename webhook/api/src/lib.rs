@@ -2,6 +2,7 @@
 //! conditions, taints and environment variables, the `recover-strategy` list, and the record of an injection.
 
 pub mod annotations;
+pub mod documented;
 pub mod env;
 pub mod labels;
 pub mod launcher_hook;

@@ -411,11 +411,6 @@ impl Reason {
         )
     }
 
-    /// The CamelCase name.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
     /// Whether a message with this reason requires no action.
     pub const fn is_note(self) -> bool {
         matches!(
@@ -427,15 +422,5 @@ impl Reason {
                 | Self::MirrorPod
                 | Self::OnePod
         )
-    }
-
-    /// What it means, in one sentence.
-    pub fn description(self) -> &'static str {
-        self.get_documentation().unwrap_or_default()
-    }
-
-    /// What to do about it.
-    pub fn remedy(self) -> &'static str {
-        self.get_message().unwrap_or_default()
     }
 }

@@ -1,6 +1,7 @@
 //! The table of docs/reasons.md is generated from the code.
 
 use std::{env, fs};
+use swansong_api::documented::Documented as _;
 
 use swansong_inject::reason::Reason;
 
@@ -13,7 +14,7 @@ fn page_has_the_reasons_of_the_code() {
     let (before, after) = page.split_once(HEADER).expect("a table of reasons");
     let rows: Vec<String> = Reason::ALL
         .iter()
-        .map(|reason| format!("| `{reason}` | {} | {} |\n", reason.description(), reason.remedy()))
+        .map(|reason| format!("| `{reason}` | {} | {} |\n", reason.meaning(), reason.remedy()))
         .collect();
     let rows = rows.concat();
     let rest = after.find("\n\n").map_or("", |end| &after[end + 1..]);
@@ -31,7 +32,7 @@ fn page_has_the_reasons_of_the_code() {
 #[test]
 fn each_reason_has_a_meaning_and_a_remedy() {
     for reason in Reason::ALL {
-        for sentence in [reason.description(), reason.remedy()] {
+        for sentence in [reason.meaning(), reason.remedy()] {
             assert!(sentence.ends_with('.') && !sentence.contains('\n'), "{reason}: {sentence:?}");
         }
     }

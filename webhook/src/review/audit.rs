@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
+use swansong_api::documented::Documented as _;
 
 use super::Verdict;
 use super::name::Subject;

@@ -1,5 +1,6 @@
 use base64_simd::STANDARD;
 use serde_json::{Value, json};
+use swansong_api::documented::Documented as _;
 
 use super::*;
 

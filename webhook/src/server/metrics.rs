@@ -1,6 +1,7 @@
 //! Metrics of reviews and of the configuration. All label values are known at compile time; none comes from a client.
 
 use std::sync::atomic::AtomicI64;
+use swansong_api::documented::Documented as _;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+use swansong_api::documented::Documented as _;
 
 use axum::Router;
 use axum::body::Body;

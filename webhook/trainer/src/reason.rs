@@ -151,11 +151,6 @@ impl TrainerReason {
     /// Every reason, in the order of the documentation.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    /// The CamelCase name.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
     /// What it means for the dying checkpoint.
     pub const fn effect(self) -> Effect {
         use TrainerReason as R;
@@ -191,15 +186,5 @@ impl TrainerReason {
             | R::ManagerStartedTwice
             | R::FlagAsCommand => Effect::Script,
         }
-    }
-
-    /// What it means, in one sentence.
-    pub fn description(self) -> &'static str {
-        self.get_documentation().unwrap_or_default()
-    }
-
-    /// What to do about it.
-    pub fn remedy(self) -> &'static str {
-        self.get_message().unwrap_or_default()
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use swansong_api::documented::Documented as _;
 
 use swansong_trainer::{Report, Setting, Source, read_script};
 

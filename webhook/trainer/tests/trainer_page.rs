@@ -1,6 +1,7 @@
 //! The tables of docs/trainer.md are generated from the code.
 
 use std::{env, fs};
+use swansong_api::documented::Documented as _;
 
 use swansong_trainer::releases::defects;
 use swansong_trainer::{Effect, TrainerReason};
@@ -9,7 +10,7 @@ use swansong_trainer::{Effect, TrainerReason};
 fn page_has_the_reasons_and_releases_of_the_code() {
     let reasons = TrainerReason::ALL.iter().map(|reason| {
         let effect: &str = reason.effect().into();
-        format!("| `{reason}` | `{effect}` | {} | {} |\n", reason.description(), reason.remedy())
+        format!("| `{reason}` | `{effect}` | {} | {} |\n", reason.meaning(), reason.remedy())
     });
     let releases = defects().into_iter().map(|defect| {
         let (since, fixed_in) =
@@ -49,7 +50,7 @@ fn with_table(page: &str, header: &str, rows: &str) -> String {
 #[test]
 fn each_reason_has_a_meaning_and_a_remedy() {
     for reason in TrainerReason::ALL {
-        for sentence in [reason.description(), reason.remedy()] {
+        for sentence in [reason.meaning(), reason.remedy()] {
             assert!(sentence.ends_with('.') && !sentence.contains('\n'), "{reason}: {sentence:?}");
         }
     }

@@ -121,6 +121,20 @@ fn recognizes_a_container_without_privileges() {
 }
 
 #[test]
+fn warns_of_a_disk_that_is_too_small_and_of_no_other() {
+    let warning = |available: &str| {
+        // The columns of POSIX, as `df -P` aligns them.
+        let line = format!("/dev/vda 264212084 13889416  {available}      15% /");
+        let machine = Machine::with_compilers().with("df", &format!("echo Filesystem; echo '{line}'"));
+        let output = machine.with("prometheus", "").with("promtool", "").check("api");
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(warning("81611848"), "");
+    assert!(warning("3145728").contains("3 GB are free here"));
+}
+
+#[test]
 fn installs_what_is_missing_as_root_where_there_is_apt() {
     let bare = Machine::bare();
     let log = bare.path("log");

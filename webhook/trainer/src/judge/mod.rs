@@ -12,6 +12,7 @@ use crate::parallel::{Estimate, Parallelism, SizeError};
 use crate::program::base_name;
 use crate::reason::{Effect, TrainerReason as Reason};
 use crate::shell::Started;
+use swansong_api::documented::Documented as _;
 
 /// Flags that MindSpeed-LLM refuses with high availability, or that take away what MindIO needs.
 const EXCLUDING: &[&str] =
@@ -156,10 +157,10 @@ impl Judge<'_> {
             );
         }
         if self.flags.has("--mtp-num-layers") {
-            self.add(Reason::MtpKnownBad, Reason::MtpKnownBad.description().trim_end_matches('.'));
+            self.add(Reason::MtpKnownBad, Reason::MtpKnownBad.meaning().trim_end_matches('.'));
         }
         if self.flags.find(|flag| flag.contains("mindio-acp") || flag.contains("mindio_acp")).is_some() {
-            self.add(Reason::AcpBeside, Reason::AcpBeside.description().trim_end_matches('.'));
+            self.add(Reason::AcpBeside, Reason::AcpBeside.meaning().trim_end_matches('.'));
         }
         self.optimizer(has_hidden)
     }
