@@ -106,7 +106,8 @@ pub fn error_message(error: &kube::Error) -> String {
                 403 => "; allow it by RBAC",
                 _ => "",
             };
-            format!("{} ({} {}){advice}", status.message, status.code, status.reason)
+            let kind = format!("{} {}", status.code, status.reason);
+            format!("{} ({}){advice}", status.message, kind.trim_end())
         }
         other => causes(other),
     }

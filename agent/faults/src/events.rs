@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use swansong_api::annotations::FAULT_ID;
 use swansong_fault_model::outcome::{Outcome, Unknown};
 use swansong_fault_model::rank_process::NoRankEnded;
 use swansong_fault_model::{Fault, Subject};
@@ -12,9 +13,6 @@ use swansong_runtime::events::{Event, EventSender, container_reference, node_ref
 use crate::outcomes::{AffectedJob, JobOutcome};
 use crate::pod::{NpuPod, PodReference};
 use crate::preflight::Objection;
-
-/// The annotation of Events with the id of the fault.
-const FAULT_ID: &str = "swansong.dev/fault-id";
 
 /// Writes the Events about faults.
 #[derive(Debug, Clone)]

@@ -100,7 +100,7 @@ fn rehearsal(nodes: &[&NodeSnapshot], now: u64) -> Judged {
 }
 
 /// A duration in milliseconds, in its largest unit.
-pub(super) fn age(milliseconds: u64) -> String {
+pub(crate) fn age(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
     match seconds {
         0..120 => format!("{seconds} s"),

@@ -195,6 +195,19 @@ pub enum Link {
     /// Whether the preloaded libraries are in the training processes, as the agent sees it. A dump works without them.
     #[strum(message = "See docs/agent.md#preloads for the reason.")]
     Preload,
+    /// How the search for TaskD's libraries in the image ended, which an init container does, as the agent sees it.
+    #[strum(
+        message = "Install the TaskD wheel and CANN in the image, or set swansong.dev/libraries: configured on the job and create it again."
+    )]
+    LibrariesFound,
+    /// Whether the image has TaskD, MindIO and what they need, as the agent sees it.
+    #[strum(message = "Run `swansong image-check` on the image, which says for each point what to do.")]
+    Image,
+    /// Whether the training program can save a dying checkpoint, by its arguments, as the agent sees it.
+    #[strum(
+        message = "Run `swansong lint-script` on the start script, which says for each reason what to do."
+    )]
+    Trainer,
     /// Whether the TaskD Manager of rank 0 listens on the Pod's address and port 9601, as the agent sees it.
     #[strum(
         message = "Start manager.py beside rank 0, with POD_IP in its environment; its log says what failed."

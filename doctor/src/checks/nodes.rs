@@ -29,6 +29,15 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<Check> {
     checks.all
 }
 
+/// The checks of the Node's conditions.
+pub(super) fn conditions(node: &NodeSnapshot, now: u64) -> Vec<(Link, Judged)> {
+    let mut judged = vec![(Link::DumpReady, dump_ready(node, now))];
+    if reports_faults(node) {
+        judged.push((Link::FaultsRelayed, faults(node)));
+    }
+    judged
+}
+
 /// Whether the node's agent was asked, or there is none to ask.
 fn is_asked(node: &NodeSnapshot) -> bool {
     !matches!((&node.agent, &node.status), (Seen::Read(_), Seen::NotAsked))

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use kube::ResourceExt as _;
 use serde_json::Value as Json;
-use swansong_api::annotations::{INJECT, INJECTED, LAUNCHER_HOOK_MODULE, is_opted_out};
+use swansong_api::annotations::{INJECT, INJECTED, LAUNCHER_HOOK_MODULE, LAUNCHER_HOOK_PTH, is_opted_out};
 use swansong_api::env::{HIGH_AVAILABILITY, LD_PRELOAD, LOCAL_PROXY_ENABLE, MS_ENABLE_TFT, TTP_PORT};
 use swansong_api::labels::{KUBEFLOW_JOB_ROLE, KUBEFLOW_REPLICA_TYPE, REPLICA_TYPE, VOLCANO_TASK_INDEX};
 use swansong_api::launcher_hook::VOLUME;
+use swansong_api::pod::LIBRARIES;
 use swansong_api::ports::TTP;
 use swansong_api::strategy::Strategies;
 
@@ -116,6 +117,17 @@ impl<'a> PodView<'a> {
     pub(super) fn has_hook(&self) -> bool {
         let mut volumes = self.spec.into_iter().flat_map(|spec| spec.volumes.iter().flatten());
         self.annotation(LAUNCHER_HOOK_MODULE).is_some() && volumes.any(|volume| volume.name == VOLUME)
+    }
+
+    /// Whether an init container searches the libraries in its image.
+    pub(super) fn is_searched(&self) -> bool {
+        let mut containers = self.spec.into_iter().flat_map(|spec| spec.init_containers.iter().flatten());
+        containers.any(|container| container.name == LIBRARIES)
+    }
+
+    /// Whether its launcher hook imports TaskD's patch of torch's launcher.
+    pub(super) fn has_launcher_patch(&self) -> bool {
+        self.has_hook() && self.annotation(LAUNCHER_HOOK_PTH).is_some_and(|line| line.contains("True"))
     }
 
     /// Whether the webhook, or the user, has it preload TaskD's library.

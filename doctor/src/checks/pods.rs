@@ -14,6 +14,7 @@ use swansong_api::ports::TTP;
 use super::addresses;
 use super::environment::Value;
 use super::finding::{Check, Checks, Judged, Verdict, required};
+use super::image;
 use super::job::{container_ports, has_ports};
 use super::link::Link;
 use super::pod::{Framework, PodView};
@@ -43,7 +44,7 @@ pub(super) fn check(job: &Job, snapshot: &Snapshot) -> Vec<Check> {
             return checks.all;
         }
     };
-    checks.add(Link::PodsRunning, running(object, all));
+    checks.add(Link::PodsRunning, running(object, all, snapshot));
     let name = |pod: &Pod| pod.metadata.name.as_deref().unwrap_or_default().len();
     let pods = job.running_pods().filter(|pod| name(pod) > 0);
     let pods = pods.map(|pod| (pod.metadata.name.as_deref().unwrap_or_default(), PodView::of(pod))).collect();
@@ -72,9 +73,20 @@ pub(super) fn check(job: &Job, snapshot: &Snapshot) -> Vec<Check> {
     checks.all
 }
 
-fn running(object: &JobObject, pods: &[Pod]) -> Judged {
+fn running(object: &JobObject, pods: &[Pod], snapshot: &Snapshot) -> Judged {
     let wanted: i64 = object.templates().iter().map(|(_, count, _)| count).sum();
-    let mut others = pods.iter().filter(|pod| phase(pod) != "Running");
+    let (explained, others): (Vec<&Pod>, Vec<&Pod>) = pods
+        .iter()
+        .filter(|pod| phase(pod) != "Running")
+        .partition(|pod| image::keeps_from_starting(&PodView::of(pod), snapshot));
+    if let (Some(pod), []) = (explained.first(), others.as_slice()) {
+        return Err(Verdict::unknown(format!(
+            "Pod {} is {}, as libraries-found shows",
+            pod.name_any(),
+            phase(pod)
+        )));
+    }
+    let mut others = others.into_iter();
     if let Some(pod) = others.next() {
         let more = others.count();
         let others = if more > 0 { format!(", and {more} others don't run") } else { String::new() };
@@ -85,7 +97,7 @@ fn running(object: &JobObject, pods: &[Pod]) -> Judged {
 }
 
 /// Whether the webhook didn't process the Pod, and it lacks what it needs.
-fn is_unprocessed(pod: &PodView<'_>) -> bool {
+pub(super) fn is_unprocessed(pod: &PodView<'_>) -> bool {
     let is_complete = pod.variable(POD_IP) != Value::Absent
         && pod.variable(TTP_PORT) != Value::Absent
         && addresses::has_any(pod);
@@ -222,7 +234,10 @@ fn order_limit(pod: &PodView<'_>) -> Judged {
 fn ports(pod: &PodView<'_>) -> Judged {
     let spec = pod.spec.ok_or_else(|| Verdict::unknown("it has no spec"))?;
     let name = pod.container.map(|container| container.name.as_str());
-    let found = has_ports(&container_ports(spec, name), pod.controller_port(), "the training container");
+    // That another port can't work is another check's.
+    let is_usable = ttp_port(pod).is_ok_and(|verdict| verdict.status == super::Status::Pass);
+    let port = if is_usable { pod.controller_port() } else { TTP };
+    let found = has_ports(&container_ports(spec, name), port, "the training container");
     found.map(
         |verdict| {
             if verdict.status == super::Status::Fail { Verdict::warn(verdict.seen) } else { verdict }

@@ -5,10 +5,11 @@ use swansong_api::pod_status::PodStatus;
 use swansong_api::ports::TASKD;
 
 use super::finding::{Checks, Judged, Verdict, known, required};
+use super::image;
 use super::link::Link;
 use super::pod::PodView;
 use super::pods::JobPods;
-use crate::snapshot::{AgentStatus, ContainerVerdict, NodeSnapshot, Snapshot, phase};
+use crate::snapshot::{AgentStatus, ContainerVerdict, NodeSnapshot, PodVerdict, Snapshot, phase};
 
 /// For how long after its start a Pod's processes may still be starting, in milliseconds.
 const STARTING: u64 = 5 * 60 * 1000;
@@ -20,8 +21,16 @@ pub(super) fn check(pods: &JobPods<'_>, checks: &mut Checks) {
     };
     let snapshot = pods.snapshot;
     let mut add = |link, judged| checks.add_all(link, "Pods", judged);
+    // A Pod whose search fails doesn't run.
+    let searched = pods.pods.iter().filter(|(_, pod)| pod.is_searched());
+    add(
+        Link::LibrariesFound,
+        searched.map(|(name, pod)| (*name, image::libraries(pod, snapshot))).collect::<Vec<_>>(),
+    );
     add(Link::LauncherHookActive, each(&|pod| pod.has_hook().then(|| hook(pod, snapshot))));
     add(Link::Preload, each(&|pod| pod.has_preload().then(|| preload(pod, snapshot))));
+    add(Link::Image, each(&|pod| pod.has_record().then(|| image::image(pod, snapshot))));
+    add(Link::Trainer, each(&|pod| pod.requests_devices().then(|| image::trainer(pod, snapshot))));
     add(Link::ManagerListening, each(&|pod| pod.is_first().then(|| listening(pod, snapshot, TASKD))));
     let controller =
         |pod: &PodView<'_>| pod.is_first().then(|| listening(pod, snapshot, pod.controller_port()));
@@ -54,7 +63,7 @@ fn agent<'a>(pod: &PodView<'_>, snapshot: &'a Snapshot) -> Result<&'a AgentStatu
         .map_err(|verdict| Verdict::unknown(verdict.seen))
 }
 
-fn observed<'a>(pod: &PodView<'_>, snapshot: &'a Snapshot) -> Result<&'a PodStatus, Verdict> {
+pub(super) fn observed<'a>(pod: &PodView<'_>, snapshot: &'a Snapshot) -> Result<&'a PodStatus, Verdict> {
     let agent = agent(pod, snapshot)?;
     if agent.pods.is_none() {
         return Err(Verdict::unknown(format!(
@@ -65,11 +74,13 @@ fn observed<'a>(pod: &PodView<'_>, snapshot: &'a Snapshot) -> Result<&'a PodStat
     agent.pod(pod.uid()).ok_or_else(|| Verdict::unknown("its node's agent hasn't seen it yet"))
 }
 
-fn verdicts<'a>(pod: &PodView<'_>, snapshot: &'a Snapshot) -> Result<&'a [ContainerVerdict], Verdict> {
+pub(super) fn verdict<'a>(pod: &PodView<'_>, snapshot: &'a Snapshot) -> Result<&'a PodVerdict, Verdict> {
     let found = agent(pod, snapshot)?.verdict(pod.uid());
-    let found =
-        found.ok_or_else(|| Verdict::unknown("its node's agent hasn't inspected its processes yet"))?;
-    Ok(&found.containers)
+    found.ok_or_else(|| Verdict::unknown("its node's agent hasn't inspected its processes yet"))
+}
+
+fn verdicts<'a>(pod: &PodView<'_>, snapshot: &'a Snapshot) -> Result<&'a [ContainerVerdict], Verdict> {
+    Ok(&verdict(pod, snapshot)?.containers)
 }
 
 fn hook(pod: &PodView<'_>, snapshot: &Snapshot) -> Judged {
@@ -163,6 +174,8 @@ fn processors(pod: &PodView<'_>, snapshot: &Snapshot) -> Judged {
     let seen = format!("{connected} of {devices} processes are connected");
     Ok(if usize::try_from(connected).is_ok_and(|connected| connected >= devices) {
         Verdict::pass("all processes are connected")
+    } else if super::pods::is_unprocessed(pod) {
+        Verdict::unknown(format!("{seen}, since the webhook didn't process it"))
     } else if is_starting(pod, snapshot) {
         Verdict::unknown(format!("{seen}, and the Pod has just started"))
     } else {

@@ -233,3 +233,87 @@ fn forced_deletion_and_host_network_exclude_each_other() {
     assert_eq!(of(&checks, Link::HostNetwork).map(|check| check.status), Some(Status::Warn));
     assert_eq!(of(&checks, Link::FaultScheduling).map(|check| check.status), Some(Status::Warn));
 }
+
+/// A running Pod of a node whose agent says this of it.
+fn seen_by_agent(pod: &Value, verdict: &Value, status: &Value) -> Snapshot {
+    let mut snapshot = snapshot(&Seen::NotAsked, job_object(&two_pods()));
+    let node = &mut snapshot.nodes[0];
+    node.agent = Seen::Read(Pod::default());
+    let agent = json!({"version": "0.1.0", "preload": [verdict], "pods": [status]});
+    node.status = Seen::Read(serde_json::from_value(agent).expect("a status"));
+    snapshot.jobs[0].pods = Seen::Read(vec![serde_json::from_value(pod.clone()).expect("a Pod")]);
+    snapshot
+}
+
+fn injected_pod(phase: &str) -> Value {
+    json!({
+        "metadata": {"name": "bert-worker-0", "uid": "u", "annotations": {"swansong.dev/injected": "{}"}},
+        "spec": {
+            "nodeName": "npu-a",
+            "initContainers": [{"name": "swansong-libraries"}],
+            "containers": [{"name": "ascend", "resources": {"limits": {"huawei.com/Ascend910": "1"}}}],
+            "volumes": [{"name": "swansong-launcher-hook"}],
+        },
+        "status": {"phase": phase},
+    })
+}
+
+#[test]
+fn search_for_libraries_is_judged_and_explains_a_pod_that_does_not_start() {
+    for (reason, phase, status, running) in [
+        ("LibrariesFound", "Running", Status::Pass, Status::Fail),
+        ("LibrariesNotFound", "Running", Status::Warn, Status::Fail),
+        ("LibrariesNotSearched", "Pending", Status::Fail, Status::Unknown),
+        ("Other", "Running", Status::Unknown, Status::Fail),
+        ("", "Running", Status::Unknown, Status::Fail),
+    ] {
+        let discovery =
+            if reason.is_empty() { Value::Null } else { json!({"reason": reason, "message": "m"}) };
+        let verdict = json!({"uid": "u", "discovery": discovery});
+        let checks = run(&seen_by_agent(&injected_pod(phase), &verdict, &json!({})));
+        assert_eq!(of(&checks, Link::LibrariesFound).map(|check| check.status), Some(status), "{reason}");
+        // One of two Pods is there; the reason why it doesn't start has a separate check.
+        assert_eq!(of(&checks, Link::PodsRunning).map(|check| check.status), Some(running), "{reason}");
+    }
+}
+
+#[test]
+fn image_is_judged_by_what_a_dump_needs() {
+    let finding = |check: &str, status: &str| json!({"check": check, "status": status, "message": "m"});
+    let patched = "import swansong; swansong.start(240, True)";
+    for (findings, pth, status) in [
+        (vec![finding("taskd", "ok"), finding("launcher", "ok")], "", Status::Pass),
+        (vec![finding("mindio", "missing"), finding("launcher", "warning")], "", Status::Fail),
+        (vec![finding("launcher", "warning")], "", Status::Warn),
+        (vec![finding("launcher", "warning"), finding("taskd", "ok")], patched, Status::Pass),
+        (vec![finding("launcher", "missing")], patched, Status::Fail),
+        (vec![finding("libmspti", "warning"), finding("shell", "warning")], "", Status::Pass),
+        (vec![], "", Status::Unknown),
+    ] {
+        let mut pod = injected_pod("Running");
+        if !pth.is_empty() {
+            pod["metadata"]["annotations"]["swansong.dev/launcher-hook.py"] = "x".into();
+            pod["metadata"]["annotations"]["swansong.dev/launcher-hook.pth"] = pth.into();
+        }
+        let containers = json!([{"name": "other"}, {"name": "ascend", "image": {"findings": findings}}]);
+        let verdict = json!({"uid": "u", "containers": containers});
+        let checks = run(&seen_by_agent(&pod, &verdict, &json!({})));
+        let check = of(&checks, Link::Image).expect("checked");
+        assert_eq!(check.status, status, "{findings:?} {pth}: {check:?}");
+    }
+}
+
+#[test]
+fn trainer_is_judged_by_the_agents_verdict() {
+    for (trainer, status) in [
+        (json!({"verdict": "can", "message": "m"}), Status::Pass),
+        (json!({"verdict": "can't", "message": "m"}), Status::Fail),
+        (json!({"verdict": "can't tell", "message": "m"}), Status::Unknown),
+        (Value::Null, Status::Unknown),
+    ] {
+        let observed = json!({"uid": "u", "trainer": trainer});
+        let checks =
+            run(&seen_by_agent(&injected_pod("Running"), &json!({"uid": "u", "containers": []}), &observed));
+        assert_eq!(of(&checks, Link::Trainer).map(|check| check.status), Some(status), "{trainer}");
+    }
+}

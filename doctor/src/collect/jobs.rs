@@ -104,7 +104,7 @@ async fn pods_by_owner(reader: &Reader, namespace: Option<&str>) -> Seen<HashMap
 }
 
 /// The UID of the job that controls a Pod.
-fn owner(pod: &Pod) -> Option<&str> {
+pub(crate) fn owner(pod: &Pod) -> Option<&str> {
     let mut owners = pod.metadata.owner_references.iter().flatten();
     owners.find(|owner| matches!(owner.kind.as_str(), "AscendJob" | "Job")).map(|owner| owner.uid.as_str())
 }
@@ -158,9 +158,13 @@ async fn group(
     let kind = GroupVersionKind::gvk("scheduling.volcano.sh", "v1beta1", "PodGroup");
     let groups: Api<DynamicObject> =
         Api::namespaced_with(reader.client(), namespace, &ApiResource::from_gvk(&kind));
-    let named = pods.into_iter().flatten().find_map(|pod| pod.annotations().get(GROUP).cloned());
-    let default = || format!("{}-{}", job.object.name_any(), job.object.uid().unwrap_or_default());
-    reader.get(&groups, &named.unwrap_or_else(default)).await
+    reader.get(&groups, &group_name(job, pods.map_or(&[], Vec::as_slice))).await
+}
+
+/// The name of a job's PodGroup, as its Pods say.
+pub(crate) fn group_name(job: &JobObject, pods: &[Pod]) -> String {
+    let named = pods.iter().find_map(|pod| pod.annotations().get(GROUP).cloned());
+    named.unwrap_or_else(|| format!("{}-{}", job.object.name_any(), job.object.uid().unwrap_or_default()))
 }
 
 async fn service_of(

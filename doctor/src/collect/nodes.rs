@@ -93,10 +93,26 @@ async fn complete(
     NodeSnapshot { name: name.to_owned(), node, device_info, agent, status }
 }
 
+/// Asks the agent of a node for its `/status`.
+pub(super) async fn agent_status(reader: &Reader, node: &str) -> Seen<AgentStatus> {
+    match agents(reader).await {
+        Seen::Read(agents) => match agents.get(node) {
+            Some(pod) => status(reader, pod).await,
+            None => Seen::Absent,
+        },
+        other => other.map(|_| AgentStatus::default()),
+    }
+}
+
+/// The `/status` of an agent, as it is.
+pub(super) async fn status_text(reader: &Reader, pod: &Pod) -> Seen<String> {
+    let port = health_port(pod).unwrap_or(DEFAULT_PORT);
+    reader.fetch(&proxy_path(AGENT_NAMESPACE, &pod.name_any(), port, "status")).await
+}
+
 /// Asks an agent for its `/status`.
 async fn status(reader: &Reader, pod: &Pod) -> Seen<AgentStatus> {
-    let port = health_port(pod).unwrap_or(DEFAULT_PORT);
-    match reader.fetch(&proxy_path(AGENT_NAMESPACE, &pod.name_any(), port, "status")).await {
+    match status_text(reader, pod).await {
         Seen::Read(text) => match serde_json::from_str(&text) {
             Ok(status) => Seen::Read(status),
             Err(error) => Seen::Failed(format!("its /status isn't what an agent writes: {error}")),

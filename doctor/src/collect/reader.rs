@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _, stream};
 use http::Request;
+use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, LogParams};
 use serde::de::DeserializeOwned;
-use swansong_runtime::kube::{error_message, status_code};
-use tokio::time::timeout;
+use swansong_runtime::kube::{error_message, retry_after, status_code};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::snapshot::Seen;
 
@@ -17,8 +18,13 @@ use crate::snapshot::Seen;
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// How long an answer that it gets from a Pod may take.
 const PROXY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The wait after an answer 429 that names none.
+const LIMITED: Duration = Duration::from_secs(1);
 /// How many objects an answer to a list may have.
 const PAGE: u32 = 500;
+/// How many lines of a log are read, and of how many bytes at most.
+const LOG_LINES: i64 = 10_000;
+const LOG_BYTES: i64 = 16 << 20;
 /// How many requests are open at once.
 const CONCURRENT: usize = 24;
 
@@ -46,7 +52,7 @@ impl Reader {
 
     /// An object by its name.
     pub async fn get<K: Clone + Debug + DeserializeOwned>(&self, api: &Api<K>, name: &str) -> Seen<K> {
-        seen(TIMEOUT, api.get(name)).await
+        seen(TIMEOUT, || api.get(name)).await
     }
 
     /// All objects, page by page, of which `keep` makes what is kept.
@@ -62,7 +68,7 @@ impl Reader {
         let mut parameters = parameters.clone().limit(PAGE);
         let mut found = Vec::new();
         loop {
-            match seen(TIMEOUT, api.list(&parameters)).await {
+            match seen(TIMEOUT, || api.list(&parameters)).await {
                 Seen::Read(page) => {
                     found.extend(page.items.into_iter().filter_map(&mut keep));
                     match page.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -77,10 +83,29 @@ impl Reader {
 
     /// What a Pod or Service answers to a GET by way of the API server.
     pub async fn fetch(&self, path: &str) -> Seen<String> {
-        match proxied(path) {
-            Ok(request) => seen(PROXY_TIMEOUT, self.client.request_text(request)).await,
-            Err(problem) => Seen::Failed(problem),
-        }
+        let request = || async {
+            let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+            self.client.request_text(request).await
+        };
+        seen(PROXY_TIMEOUT, request).await
+    }
+
+    /// The end of a container's log, each line with the time at which it was written.
+    pub async fn log(&self, namespace: &str, pod: &str, container: &str) -> Seen<String> {
+        let pods: Api<Pod> = Api::namespaced(self.client(), namespace);
+        let parameters = LogParams {
+            container: Some(container.to_owned()),
+            tail_lines: Some(LOG_LINES),
+            limit_bytes: Some(LOG_BYTES),
+            timestamps: true,
+            ..LogParams::default()
+        };
+        seen(TIMEOUT, || pods.logs(pod, &parameters)).await
+    }
+
+    /// The version of the API server.
+    pub async fn version(&self) -> Seen<String> {
+        seen(TIMEOUT, || self.client.apiserver_version()).await.map(|version| version.git_version)
     }
 
     /// The HTTP status of such an answer. That of the API server itself, when it doesn't reach the Pod, is a failure.
@@ -107,23 +132,36 @@ impl Reader {
     }
 }
 
-fn proxied(path: &str) -> Result<Request<Vec<u8>>, String> {
-    Request::get(path).body(Vec::new()).map_err(|error| error.to_string())
-}
-
 /// The webhook refuses a GET, which shows that it was reached.
 fn answered_with(message: &str) -> Option<u16> {
     message.contains("(405 ").then_some(405)
 }
 
-async fn seen<T>(limit: Duration, request: impl Future<Output = kube::Result<T>>) -> Seen<T> {
-    match timeout(limit, request).await {
-        Ok(Ok(value)) => Seen::Read(value),
-        Ok(Err(error)) => match status_code(&error) {
-            Some(404) => Seen::Absent,
-            Some(401 | 403) => Seen::Forbidden(error_message(&error)),
-            _ => Seen::Failed(error_message(&error)),
-        },
-        Err(_) => Seen::Failed(format!("no answer within {limit:?}")),
+/// Performs a request, and again while the API server limits its clients. Every other answer is part of the result, so the
+/// client must not retry by itself: a 503 has the reason why a Pod isn't reached.
+async fn seen<T, F>(limit: Duration, request: impl Fn() -> F) -> Seen<T>
+where
+    F: Future<Output = kube::Result<T>>,
+{
+    let deadline = Instant::now() + limit;
+    let mut problem = format!("no answer within {limit:?}");
+    while let Ok(answer) = timeout_at(deadline, request()).await {
+        let error = match answer {
+            Ok(value) => return Seen::Read(value),
+            Err(error) => error,
+        };
+        match status_code(&error) {
+            Some(404) => return Seen::Absent,
+            Some(401 | 403) => return Seen::Forbidden(error_message(&error)),
+            Some(429) => {}
+            _ => return Seen::Failed(error_message(&error)),
+        }
+        problem = error_message(&error);
+        let resume = Instant::now() + retry_after(&error).unwrap_or(LIMITED);
+        if resume >= deadline {
+            break;
+        }
+        sleep_until(resume).await;
     }
+    Seen::Failed(problem)
 }

@@ -1,5 +1,7 @@
 //! What an agent's `/status` says. Members that another version doesn't have are empty.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use swansong_api::pod_status::PodStatus;
 
@@ -12,6 +14,27 @@ pub struct AgentStatus {
     pub preload: Vec<PodVerdict>,
     /// `None` if the agent is older than this list.
     pub pods: Option<Vec<PodStatus>>,
+    /// `None` if the agent reports no faults.
+    pub faults: Option<AgentFaults>,
+}
+
+/// The faults of the agent's node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct AgentFaults {
+    /// Those that haven't ended at ClusterD.
+    pub faults: Vec<AgentFault>,
+    /// Those with a job whose outcome is awaited, by id.
+    pub outcomes: BTreeMap<String, serde_json::Value>,
+}
+
+/// A fault of the agent's node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct AgentFault {
+    pub id: String,
+    /// The name of the phase, or an object with the reason why it is blocked.
+    pub phase: serde_json::Value,
 }
 
 /// The last round of checks of the host.
@@ -37,6 +60,16 @@ pub struct AgentCheck {
 pub struct PodVerdict {
     pub uid: String,
     pub containers: Vec<ContainerVerdict>,
+    /// `None` if the libraries aren't searched, or the search hasn't ended.
+    pub discovery: Option<Discovery>,
+}
+
+/// How the search for the libraries of an image ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Discovery {
+    pub reason: String,
+    pub message: String,
 }
 
 /// The same of a container.
@@ -48,6 +81,25 @@ pub struct ContainerVerdict {
     pub preload: Preload,
     pub launcher_hook: Option<HookVerdict>,
     pub missing_environment: Vec<String>,
+    /// `None` if its files can't be read.
+    pub image: Option<ImageReport>,
+}
+
+/// What the image of a container has and lacks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ImageReport {
+    pub findings: Vec<ImageFinding>,
+}
+
+/// The result of one check of an image.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ImageFinding {
+    pub check: String,
+    /// `ok`, `warning` or `missing`.
+    pub status: String,
+    pub message: String,
 }
 
 /// Whether the preload is live; all is `None` if nothing is preloaded.

@@ -11,7 +11,10 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt as _;
 
-pub use self::agent::{AgentCheck, AgentStatus, ContainerVerdict, HookVerdict, PodVerdict, Preload};
+pub use self::agent::{
+    AgentCheck, AgentFault, AgentFaults, AgentStatus, ContainerVerdict, Discovery, HookVerdict, ImageFinding,
+    ImageReport, PodVerdict, Preload,
+};
 pub use self::job::{Job, JobKind, JobObject, Replica, TRAINING, phase, training_container};
 
 /// The result of reading something.
@@ -48,6 +51,34 @@ impl<T> Seen<T> {
             Self::Failed(message) => Err(format!("couldn't be read: {message}")),
             Self::NotAsked => Err("wasn't read".to_owned()),
         }
+    }
+
+    /// The same with a reference to what was read.
+    pub fn as_ref(&self) -> Seen<&T> {
+        match self {
+            Self::Read(value) => Seen::Read(value),
+            Self::Absent => Seen::Absent,
+            Self::Forbidden(message) => Seen::Forbidden(message.clone()),
+            Self::Failed(message) => Seen::Failed(message.clone()),
+            Self::NotAsked => Seen::NotAsked,
+        }
+    }
+
+    /// What `find` finds in what was read; it doesn't exist if that is nothing.
+    pub fn find<U>(self, find: impl FnOnce(T) -> Option<U>) -> Seen<U> {
+        match self.map(find) {
+            Seen::Read(Some(value)) => Seen::Read(value),
+            Seen::Read(None) | Seen::Absent => Seen::Absent,
+            Seen::Forbidden(message) => Seen::Forbidden(message),
+            Seen::Failed(message) => Seen::Failed(message),
+            Seen::NotAsked => Seen::NotAsked,
+        }
+    }
+
+    /// The same, but that it doesn't exist isn't known.
+    #[must_use]
+    pub fn or_unknown(self) -> Self {
+        if matches!(self, Self::Absent) { Self::NotAsked } else { self }
     }
 
     /// Converts what was read.

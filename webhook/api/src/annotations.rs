@@ -61,6 +61,9 @@ pub const LAUNCHER_HOOK_PTH: &str = "swansong.dev/launcher-hook.pth";
 /// The [`Record`](crate::record::Record) of an injection, written by Swansong.
 pub const INJECTED: &str = "swansong.dev/injected";
 
+/// The id of the fault that an Event of an agent is about.
+pub const FAULT_ID: &str = "swansong.dev/fault-id";
+
 /// Whether a value of [`INJECT`] excludes the object: `false`, `no`, `off`, `0` or `disabled` in any case.
 pub fn is_opted_out(value: &str) -> bool {
     let value = value.trim();

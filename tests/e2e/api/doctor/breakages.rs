@@ -8,10 +8,14 @@ use super::objects::{self, NAMESPACE, NODES, PODS};
 /// A row: what is broken, how, the check that names it, and its status.
 pub(super) type Breakage = (&'static str, Change, &'static str, &'static str);
 
-/// Adds a variable in front of what the operator appends.
+/// Sets a variable as the user's template does: in front of what the operator appends, and instead of the webhook's.
 fn set(pod: &mut Value, name: &str, value: &str) {
     let env = pod["spec"]["containers"][0]["env"].as_array_mut().unwrap();
-    env.insert(0, json!({"name": name, "value": value}));
+    let variable = json!({"name": name, "value": value});
+    match env.iter_mut().find(|known| known["name"] == name) {
+        Some(known) => *known = variable,
+        None => env.insert(0, variable),
+    }
 }
 
 /// Replaces a variable of the operator.
@@ -171,7 +175,7 @@ pub(super) fn of_job() -> Vec<Breakage> {
 }
 
 pub(super) fn of_pods() -> Vec<Breakage> {
-    use Change::{Delete, Pod, Pods, Status, WithoutWebhook};
+    use Change::{Delete, Plain, Pod, Pods, Status, WithoutWebhook};
     let pending = json!({"status": {"phase": "Pending"}});
     vec![
         ("a Pod waits", Status("Pod", NAMESPACE, PODS[1], pending), "pods-running", "fail"),
@@ -182,7 +186,8 @@ pub(super) fn of_pods() -> Vec<Breakage> {
             "fail",
         ),
         ("a Pod is missing", Delete("Pod", NAMESPACE, PODS[1]), "pods-running", "fail"),
-        ("the webhook was away", WithoutWebhook, "admitted", "fail"),
+        ("the webhook was away", WithoutWebhook { connected: 0 }, "admitted", "fail"),
+        ("it was, and the image needs nothing", WithoutWebhook { connected: 2 }, "admitted", "warn"),
         (
             "operator without dump",
             Pod(1, |pod| overwrite(pod, "HIGH_AVAILABILITY", "recover")),
@@ -251,7 +256,7 @@ pub(super) fn of_pods() -> Vec<Breakage> {
         ),
         (
             "no hook",
-            Pod(1, |pod| pod["metadata"]["annotations"]["swansong.dev/protect-dump"] = "false".into()),
+            Plain(1, |pod| pod["metadata"]["annotations"]["swansong.dev/protect-dump"] = "false".into()),
             "launcher-hook",
             "warn",
         ),
@@ -295,6 +300,33 @@ pub(super) fn of_agents() -> Vec<Breakage> {
             "warn",
         ),
         (
+            "no MindIO in the image",
+            Agent(0, |status| {
+                status["preload"][0]["containers"][0]["image"]["findings"] =
+                    json!([{"check": "mindio", "status": "missing", "message": "x"}]);
+            }),
+            "image",
+            "fail",
+        ),
+        (
+            "the image can't be read",
+            Agent(0, |status| status["preload"][0]["containers"][0]["image"] = Value::Null),
+            "image",
+            "unknown",
+        ),
+        (
+            "a trainer that can't save",
+            Agent(1, |status| status["pods"][1]["trainer"]["verdict"] = "can't".into()),
+            "trainer",
+            "fail",
+        ),
+        (
+            "a trainer that isn't known",
+            Agent(1, |status| status["pods"][1]["trainer"] = Value::Null),
+            "trainer",
+            "unknown",
+        ),
+        (
             "Manager on loopback",
             Agent(0, |status| status["pods"][0]["listening"][1]["address"] = "127.0.0.1".into()),
             "manager-listening",
@@ -332,7 +364,10 @@ pub(super) fn of_agents() -> Vec<Breakage> {
         ),
         (
             "start script unsets TTP_PORT",
-            Agent(0, |status| status["pods"][0]["manager"]["environment"]["TTP_PORT"] = Value::Null),
+            Agent(0, |status| {
+                let environment = &mut status["pods"][0]["manager"]["environment"];
+                environment.as_object_mut().unwrap().remove("TTP_PORT");
+            }),
             "manager-environment",
             "fail",
         ),

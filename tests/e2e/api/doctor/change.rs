@@ -16,8 +16,12 @@ pub(super) enum Change {
     Pod(usize, fn(&mut Value)),
     /// Both Pods are.
     Pods(fn(&mut Value)),
-    /// The Pod of rank 1 is created while the webhook isn't called.
-    WithoutWebhook,
+    /// The Pod of this rank is created from a template that the webhook hasn't processed.
+    Plain(usize, fn(&mut Value)),
+    /// Template and Pod of rank 1 are created while the webhook isn't called, and so many processes find the controller.
+    WithoutWebhook {
+        connected: u32,
+    },
     /// An agent sees something else.
     Agent(usize, fn(&mut Value)),
 }
@@ -61,12 +65,21 @@ impl Change {
                 }
                 Undo { object: None, pods: true }
             }
-            Self::WithoutWebhook => {
-                let mut pod = world.pods[1].clone();
+            Self::Plain(rank, change) => {
+                let mut pod = world.plain_pods[*rank].clone();
+                change(&mut pod);
+                world.replace_pod(*rank, pod).await;
+                Undo { object: None, pods: true }
+            }
+            Self::WithoutWebhook { connected } => {
+                let mut pod = world.plain_pods[1].clone();
                 pod["metadata"]["annotations"]["swansong.dev/inject"] = "false".into();
                 world.replace_pod(1, pod).await;
                 let change = json!({"metadata": {"annotations": {"swansong.dev/inject": null}}});
                 world.merge("Pod", NAMESPACE, PODS[1], &change).await;
+                for agent in &world.agents {
+                    agent.change(|status| status["pods"][1]["connected"] = (*connected).into());
+                }
                 Undo { object: None, pods: true }
             }
             Self::Agent(index, change) => {

@@ -9,6 +9,8 @@ use swansong_fixtures::mindcluster::{config_map, device_info};
 pub(super) const NODES: [&str; 2] = ["npu-a", "npu-b"];
 pub(super) const PODS: [&str; 2] = ["bert-master-0", "bert-worker-0"];
 pub(super) const NAMESPACE: &str = "ml";
+/// The id of a fault of the first node.
+pub(super) const FAULT: &str = "npu-a.npu3.40F84E00.1796000000000";
 
 pub(super) fn millis() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -124,42 +126,80 @@ pub(super) fn of_job(address: IpAddr) -> Vec<Value> {
 }
 
 /// A Pod of the operator, as device plugin and scheduler complete it.
-pub(super) fn scheduled(mut pod: Value, rank: usize) -> Value {
+pub(super) fn scheduled(mut pod: Value, rank: usize, group: &str, node: &str) -> Value {
+    let name = pod["metadata"]["name"].clone();
     let devices =
         json!([{"device_id": "0", "device_ip": "10.0.1.0"}, {"device_id": "1", "device_ip": "10.0.1.1"}]);
     let annotations = [
         (
             "ascend.kubectl.kubernetes.io/ascend-910-configuration",
-            json!({"pod_name": PODS[rank], "server_id": "10.0.0.1", "devices": devices}).to_string(),
+            json!({"pod_name": name, "server_id": "10.0.0.1", "devices": devices}).to_string(),
         ),
-        ("scheduling.k8s.io/group-name", "bert-1".to_owned()),
+        ("scheduling.k8s.io/group-name", group.to_owned()),
         ("hccl/rankIndex", rank.to_string()),
     ];
     for (name, value) in annotations {
         pod["metadata"]["annotations"][name] = value.into();
     }
-    pod["spec"]["nodeName"] = NODES[rank].into();
+    pod["spec"]["nodeName"] = node.into();
     pod
 }
 
-/// What an agent shows of the job's Pods.
-pub(super) fn agent_status(pods: &[(String, IpAddr)]) -> Value {
-    let seen = pods.iter().enumerate().map(|(rank, (uid, address))| {
+/// An Event of the first node's agent about a fault, so many seconds after it.
+pub(super) fn fault_event(
+    kind: &str,
+    name: &str,
+    uid: &Value,
+    reason: &str,
+    text: &str,
+    second: u64,
+) -> Value {
+    let namespace = if kind == "Node" { "default" } else { NAMESPACE };
+    let mut object = json!({"kind": kind, "name": name, "uid": uid});
+    if kind != "Node" {
+        object["namespace"] = NAMESPACE.into();
+    }
+    let time = ago(Duration::from_secs(60 - second));
+    json!({
+        "apiVersion": "v1", "kind": "Event",
+        "metadata": {
+            "name": format!("{name}.{reason}").to_lowercase(), "namespace": namespace,
+            "annotations": {"swansong.dev/fault-id": FAULT},
+        },
+        "involvedObject": object, "reason": reason, "message": text, "type": "Warning",
+        "source": {"component": "swansong-agent", "host": NODES[0]},
+        "reportingComponent": "swansong-agent", "reportingInstance": NODES[0],
+        "firstTimestamp": time, "lastTimestamp": time, "count": 1,
+    })
+}
+
+/// A Pod that an agent sees.
+pub(super) struct SeenPod {
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) address: IpAddr,
+    pub(super) is_first: bool,
+}
+
+/// What an agent shows of Pods.
+pub(super) fn agent_status(pods: &[SeenPod]) -> Value {
+    let seen = pods.iter().map(|SeenPod { name, uid, address, is_first }| {
         let listening = json!([{"port": 8000, "address": address}, {"port": 9601, "address": address}]);
         let environment = json!({"POD_IP": address, "TTP_PORT": "8000", "TTP_NORMAL_ACTION_TIME_LIMIT": "1800"});
-        let is_first = rank == 0;
+        let is_first = *is_first;
         json!({
-            "namespace": NAMESPACE, "name": PODS[rank], "uid": uid, "container": "ascend", "observedAt": millis(),
+            "namespace": NAMESPACE, "name": name, "uid": uid, "container": "ascend", "observedAt": millis(),
             "listening": if is_first { listening } else { json!([]) }, "connected": 2, "accepted": if is_first { 4 } else { 0 },
             "processors": [{"pid": 7, "rank": 0, "connections": 1}, {"pid": 8, "rank": 1, "connections": 1}],
+            "trainer": {"verdict": "can", "message": "a text"},
             "manager": if is_first { json!({"pid": 5, "environment": environment}) } else { Value::Null },
         })
     });
-    let verdicts = pods.iter().enumerate().map(|(rank, (uid, _))| {
-        json!({"uid": uid, "namespace": NAMESPACE, "name": PODS[rank], "containers": [{
+    let verdicts = pods.iter().map(|SeenPod { name, uid, .. }| {
+        json!({"uid": uid, "namespace": NAMESPACE, "name": name, "containers": [{
             "name": "ascend", "outcome": "Live", "reason": "PreloadLive", "message": "a text", "judged": 2, "missing": [],
             "launcherHook": {"isActive": true, "reason": "HookActive", "message": "a text"},
-            "missingEnvironment": [],
+            "missingEnvironment": [], "image": {"findings": [{"check": "taskd", "status": "ok", "message": "a text"}]},
         }]})
     });
     json!({

@@ -14,7 +14,7 @@ use swansong_testcluster::{Cluster, Tier, eventually};
 use tempfile::TempDir;
 
 use super::agents::{Agent, machine_address};
-use super::objects::{self, NAMESPACE, NODES, PODS};
+use super::objects::{self, NAMESPACE, NODES, PODS, SeenPod};
 use crate::support::{REPOSITORY, Webhook, swansong};
 
 const WEBHOOK: &str = "swansong-system";
@@ -27,6 +27,8 @@ pub(super) struct World {
     pub(super) agents: Vec<Agent>,
     /// The job's Pods, as the operator creates them.
     pub(super) pods: Vec<Value>,
+    /// The same Pods, of a job that the webhook hasn't processed.
+    pub(super) plain_pods: Vec<Value>,
     pub(super) files: TempDir,
     webhook: Webhook,
 }
@@ -43,7 +45,8 @@ impl World {
         for _ in NODES {
             agents.push(Agent::start(address).await);
         }
-        let mut world = Self { cluster, client, address, agents, pods: Vec::new(), files, webhook };
+        let (pods, plain_pods) = (Vec::new(), Vec::new());
+        let mut world = Self { cluster, client, address, agents, pods, plain_pods, files, webhook };
         world.define().await;
         world.install().await;
         world.run_job().await;
@@ -115,7 +118,7 @@ impl World {
         self.merge_status("DaemonSet", AGENTS, "swansong-agent", &ready).await;
     }
 
-    async fn run_pod_of(
+    pub(super) async fn run_pod_of(
         &self,
         kind: &str,
         namespace: &str,
@@ -140,7 +143,7 @@ impl World {
         self.set_running(namespace, name).await;
     }
 
-    async fn set_running(&self, namespace: &str, name: &str) {
+    pub(super) async fn set_running(&self, namespace: &str, name: &str) {
         let started = objects::ago(std::time::Duration::from_hours(1));
         let status = json!({"status": {
             "phase": "Running", "podIP": self.address, "podIPs": [{"ip": self.address}], "startTime": started,
@@ -152,8 +155,13 @@ impl World {
         let job = self.create(objects::job()).await;
         let service = self.create(rank_zero_service(&job).unwrap().unwrap()).await;
         let addresses = Addresses::of(&service, None).unwrap();
-        let pods = pods(&job, &addresses).unwrap().into_iter().enumerate();
-        self.pods = pods.map(|(rank, pod)| objects::scheduled(pod, rank)).collect();
+        let mut plain = job.clone();
+        plain["spec"] = objects::job()["spec"].clone();
+        let pods_of = |job: &Value| {
+            let pods = pods(job, &addresses).unwrap().into_iter().enumerate();
+            pods.map(|(rank, pod)| objects::scheduled(pod, rank, "bert-1", NODES[rank])).collect()
+        };
+        (self.pods, self.plain_pods) = (pods_of(&job), pods_of(&plain));
         for object in objects::of_job(self.address) {
             self.create(object).await;
         }
@@ -177,9 +185,9 @@ impl World {
     /// The agents see the job's present Pods, and nothing wrong.
     pub(super) async fn refresh_agents(&self) {
         let mut seen = Vec::new();
-        for name in PODS {
-            let pod = self.get("Pod", NAMESPACE, name).await;
-            seen.push((pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), self.address));
+        for (rank, name) in PODS.into_iter().enumerate() {
+            let uid = text(&self.get("Pod", NAMESPACE, name).await["metadata"]["uid"]);
+            seen.push(SeenPod { name: name.to_owned(), uid, address: self.address, is_first: rank == 0 });
         }
         for agent in &self.agents {
             agent.set(objects::agent_status(&seen));
