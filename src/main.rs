@@ -27,6 +27,7 @@ enum Command {
     #[command(hide = true)]
     Dcmi(cli::dcmi::Dcmi),
     Doctor(Box<cli::doctor::Doctor>),
+    Status(Box<cli::status::Status>),
     ClusterdConfig(cli::clusterd_config::ClusterdConfig),
     ImageCheck(cli::image_check::ImageCheck),
     ManagerPy(cli::manager_py::ManagerPy),
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Command::Agent(agent) => agent.run(),
         Command::Dcmi(dcmi) => dcmi.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::Status(status) => status.run(),
         Command::ClusterdConfig(config) => config.run(),
         Command::ImageCheck(check) => check.run(),
         Command::ManagerPy(_) => cli::manager_py::ManagerPy::run(),

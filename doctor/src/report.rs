@@ -130,7 +130,7 @@ fn wrap(names: &[&str]) -> String {
 }
 
 /// Escapes control characters, since what was read may contain terminal sequences.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
         .collect()

@@ -1,12 +1,16 @@
 //! `swansong doctor`: whether a dying checkpoint would be saved.
 
-use std::io::{IsTerminal as _, stderr};
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::io::{IsTerminal as _, Write as _, stderr};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use swansong_doctor::bundle::{self, Bundle};
 use swansong_doctor::checks::{self, Status};
-use swansong_doctor::collect::{Scope, collect, now};
+use swansong_doctor::collect::{Scope, collect, evidence, material, now};
+use swansong_doctor::fault_course::{self, Course, Outcome};
 use swansong_doctor::rehearse::rehearse;
 use swansong_doctor::report::Report;
 use swansong_runtime::kube::ClusterChoice;
@@ -28,6 +32,12 @@ pub(crate) struct Doctor {
     /// Check a node
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
+    /// Show what happened to a job after its last fault, and what may have cost the checkpoint
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["job", "all", "node"])]
+    last_fault: Option<String>,
+    /// Write what a support engineer asks for to a new file, a tar.gz of at most 20 MiB without secrets: of JOB, of --node, or of all
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["last_fault", "rehearse"])]
+    bundle: Option<PathBuf>,
     /// Send a harmless fault from the node to ClusterD and take it back, by the node's agent, and print the result
     ///
     /// It writes an annotation on the Node. Nothing is sent while a job that asks for a dump runs there.
@@ -57,12 +67,12 @@ pub(crate) struct ClusterOptions {
     context: Option<String>,
 }
 
-/// Format of the report.
+/// Format of what is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
-    /// Sections with a line for each check that doesn't pass.
+pub(crate) enum Output {
+    /// Text for people.
     Text,
-    /// One JSON object.
+    /// JSON for programs.
     Json,
 }
 
@@ -70,7 +80,10 @@ impl ClusterOptions {
     /// The configuration of the client.
     pub(crate) async fn config(&self) -> anyhow::Result<kube::Config> {
         let choice = ClusterChoice { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
-        Ok(swansong_runtime::kube::chosen_config("swansong-doctor", choice).await?)
+        let mut config = swansong_runtime::kube::chosen_config("swansong-doctor", choice).await?;
+        // A retry would hide why the API server doesn't reach a Pod.
+        config.default_retry = false;
+        Ok(config)
     }
 }
 
@@ -80,6 +93,12 @@ impl Doctor {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         if let (true, Some(node)) = (self.rehearse, &self.node) {
             return runtime.block_on(self.rehearse(node));
+        }
+        if let Some(job) = &self.last_fault {
+            return runtime.block_on(self.last_fault(job));
+        }
+        if let Some(path) = &self.bundle {
+            return runtime.block_on(self.bundle(path));
         }
         let report = runtime.block_on(self.report())?;
         print(&match self.output {
@@ -111,10 +130,48 @@ impl Doctor {
         }))
     }
 
-    async fn report(&self) -> anyhow::Result<Report> {
+    async fn last_fault(&self, job: &str) -> anyhow::Result<ExitCode> {
         let config = self.cluster.config().await.context("doctor needs a cluster")?;
+        let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let client = kube::Client::try_from(config).context("no client of the API server can be made")?;
+        let course = Course::new(evidence(client, &namespace, job, &progress).await);
+        print(&match self.output {
+            Output::Text => fault_course::Text(&course).to_string(),
+            Output::Json => serde_json::to_string_pretty(&course)? + "\n",
+        })?;
+        Ok(ExitCode::from(match course.outcome {
+            Outcome::Saved | Outcome::Recovered => 0,
+            Outcome::NotSaved => 2,
+            Outcome::Pending | Outcome::Unknown => 3,
+        }))
+    }
+
+    async fn bundle(&self, path: &Path) -> anyhow::Result<ExitCode> {
+        let config = self.cluster.config().await.context("doctor needs a cluster")?;
+        let scope = match self.scope(&config) {
+            Scope::Cluster => Scope::All { namespace: self.namespace.clone() },
+            scope => scope,
+        };
+        let client = kube::Client::try_from(config).context("no client of the API server can be made")?;
+        // Nothing is read if it can't be written.
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(path).with_context(|| format!("{} can't be created", path.display()))?;
+        let material = material(client, &scope, &progress).await;
+        let bundle = Bundle::new(&bundle::entries(&material), bundle::LIMIT, now() / 1000)?;
+        file.write_all(&bundle.bytes).with_context(|| format!("{} can't be written", path.display()))?;
+        let Bundle { bytes, files, left_out } = bundle;
+        let left_out = match left_out.len() {
+            0 => String::new(),
+            count => format!("; {count} files had no room and are listed in LEFT-OUT.txt"),
+        };
+        print(&format!("{}: {files} files, {} KiB{left_out}\n", path.display(), bytes.len() / 1024))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn scope(&self, config: &kube::Config) -> Scope {
         let namespace = self.namespace.clone();
-        let scope = match (&self.job, &self.node) {
+        match (&self.job, &self.node) {
             (Some(job), _) => Scope::Job {
                 namespace: namespace.unwrap_or_else(|| config.default_namespace.clone()),
                 name: job.clone(),
@@ -122,15 +179,21 @@ impl Doctor {
             (None, Some(node)) => Scope::Node(node.clone()),
             (None, None) if self.all => Scope::All { namespace },
             (None, None) => Scope::Cluster,
-        };
+        }
+    }
+
+    async fn report(&self) -> anyhow::Result<Report> {
+        let config = self.cluster.config().await.context("doctor needs a cluster")?;
+        let scope = self.scope(&config);
         let client = kube::Client::try_from(config).context("no client of the API server can be made")?;
-        let is_terminal = stderr().is_terminal();
-        let on_progress = |what: &str| {
-            if is_terminal {
-                eprintln!("reading {what} …");
-            }
-        };
-        let snapshot = collect(client, &scope, &on_progress).await;
+        let snapshot = collect(client, &scope, &progress).await;
         Ok(Report::new(checks::run(&snapshot)))
+    }
+}
+
+/// Says what is read next, for people.
+fn progress(what: &str) {
+    if stderr().is_terminal() {
+        eprintln!("reading {what} …");
     }
 }

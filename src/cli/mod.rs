@@ -13,6 +13,7 @@ pub(crate) mod manager_py;
 pub(crate) mod relay;
 mod report_options;
 mod signals;
+pub(crate) mod status;
 mod trainer_text;
 pub(crate) mod uninject;
 pub(crate) mod webhook;

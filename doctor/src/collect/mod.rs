@@ -1,6 +1,8 @@
 //! Reads what the checks need, and no more: lists are paged, few requests are open at once, and each has a timeout.
 
+mod bundle;
 mod cluster;
+mod fault;
 mod installation;
 mod jobs;
 mod nodes;
@@ -11,6 +13,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use kube::Client;
 
+pub use self::bundle::material;
+pub use self::fault::evidence;
+pub(crate) use self::jobs::{group_name, owner};
 pub use self::reader::Reader;
 use crate::snapshot::{Job, Snapshot};
 
