@@ -160,5 +160,74 @@ class Manager(unittest.TestCase):
         self.wait_for_log(process, "listens")
 
 
+class Connections(unittest.TestCase):
+    """Which connections the Manager waits for, by a clock and connections of the test."""
+
+    def setUp(self):
+        self.now = 0.0
+        self.connected = set()
+        self.names = {"__name__": "manager"}
+        exec(PROGRAM, self.names)
+        self.names.update(time=self, processor_connections=lambda: set(self.connected), log=lambda message: None)
+        self.stop = self.names["Stop"]()
+
+    def monotonic(self):
+        return self.now
+
+    def is_due_after(self, seconds):
+        """Whether the Manager ends within a time, during which the connections stay as they are."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now += self.names["POLL_SECONDS"]
+            if self.stop.is_due():
+                return True
+        return False
+
+    def connect(self, *names):
+        self.connected.update(names)
+        self.assertFalse(self.is_due_after(3))
+
+    def lose(self, *names):
+        self.connected.difference_update(names)
+        self.assertFalse(self.is_due_after(3))
+
+    def test_ranks_restarted_after_a_dump_do_not_keep_it(self):
+        """The launcher hook of rank 0 holds the order to exit until the controller is replaced."""
+        self.connect("rank 0", "rank 1")
+        self.lose("rank 0")
+        self.lose("rank 1")
+        self.connect("rank 1 restarted")
+        self.stop.request(15, None)
+        self.assertTrue(self.is_due_after(6))
+
+    def test_survivors_of_a_lost_rank_keep_it(self):
+        self.connect("rank 0", "rank 1", "rank 2")
+        self.lose("rank 0")
+        self.connect("rank 2 restarted")
+        self.stop.request(15, None)
+        self.assertFalse(self.is_due_after(1000))
+        self.lose("rank 1", "rank 2")
+        self.assertTrue(self.is_due_after(6))
+
+    def test_a_loss_of_long_ago_does_not_matter(self):
+        """All ranks were replaced by a recovery, and trained for minutes since."""
+        self.connect("rank 0", "rank 1")
+        self.lose("rank 0", "rank 1")
+        self.connect("rank 0 again", "rank 1 again")
+        self.assertFalse(self.is_due_after(300))
+        self.lose("rank 0 again")
+        self.stop.request(15, None)
+        self.assertFalse(self.is_due_after(1000))
+
+    def test_unreadable_connections_do_not_end_it(self):
+        def unreadable():
+            raise OSError("no /proc")
+
+        self.connect("rank 0")
+        self.names["processor_connections"] = unreadable
+        self.stop.request(15, None)
+        self.assertFalse(self.is_due_after(60))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -3,8 +3,8 @@
 Swansong runs this text as a sidecar of rank 0's Pod; `swansong manager-py` prints it for start scripts. It takes the
 number of nodes and processes from the variables of ascend-operator. While another process listens on the Manager's port,
 it waits. Nothing ends a Manager: after SIGTERM, which the kubelet sends a sidecar once the training containers have
-ended, this one ends when the processors have been disconnected from MindIO's controller for five seconds, so that a
-checkpoint that is being written gets its final name.
+ended, this one ends when the processors that may be saving have been disconnected from MindIO's controller for five
+seconds, so that a checkpoint that is being written gets its final name.
 """
 
 import os
@@ -16,6 +16,9 @@ import time
 TASKD_PORT = 9601
 IDLE_SECONDS = 5.0
 POLL_SECONDS = 0.2
+OBSERVE_SECONDS = 1.0
+# How long a loss of ranks shows that those that connect later were restarted.
+RESTART_SECONDS = 120.0
 ESTABLISHED = "01"
 
 
@@ -40,13 +43,12 @@ def main():
 
 
 class Stop:
-    """Whether the training has ended, and the processors that were connected then have been disconnected for a while.
-
-    Later connections don't count: after a dump the ranks of other nodes are restarted, and connect again.
-    """
+    """Whether the training has ended, and no processor that may be saving has been connected for a while."""
 
     def __init__(self):
         self.is_requested = False
+        self.processors = Processors()
+        self.next_observation = 0.0
         self.waited_for = None
         self.idle_since = None
 
@@ -54,25 +56,58 @@ class Stop:
         self.is_requested = True
 
     def is_due(self):
-        if not self.is_requested:
+        # SIGTERM may come while the connections are read.
+        now, is_requested = time.monotonic(), self.is_requested
+        if not is_requested and now < self.next_observation:
             return False
+        self.next_observation = now + OBSERVE_SECONDS
         try:
             connections = processor_connections()
         except (OSError, ValueError, IndexError) as error:
-            log("the connections can't be read: %r" % error)
+            if is_requested:
+                log("the connections can't be read: %r" % error)
+            return False
+        self.processors.observe(connections, now)
+        if not is_requested:
             return False
         if self.waited_for is None:
-            self.waited_for = connections
-            count = len(connections)
+            self.waited_for = self.processors.before_losses()
+            count = len(self.waited_for)
             log("the training has ended: waiting until %d processors have been gone for %d s" % (count, IDLE_SECONDS))
         if self.waited_for & connections:
             self.idle_since = None
         elif self.idle_since is None:
-            self.idle_since = time.monotonic()
-        elif time.monotonic() - self.idle_since >= IDLE_SECONDS:
-            log("no processor is connected")
+            self.idle_since = now
+        elif now - self.idle_since >= IDLE_SECONDS:
+            log("no processor that may be saving is connected")
             return True
         return False
+
+
+class Processors:
+    """Connections to MindIO's controller, and when each was opened.
+
+    After a dump the controller is replaced, which disconnects all processors, and the launchers of other nodes restart
+    their ranks, which connect again. The training container of rank 0 often ends only then. Restarted ranks have nothing
+    to save, and nothing disconnects them.
+    """
+
+    def __init__(self):
+        self.opened = {}
+        self.losses = []
+
+    def observe(self, connections, now):
+        lost = [connection for connection in self.opened if connection not in connections]
+        for connection in lost:
+            del self.opened[connection]
+        self.losses = [at for at in self.losses if now - at < RESTART_SECONDS] + [now] * bool(lost)
+        for connection in connections:
+            self.opened.setdefault(connection, now)
+
+    def before_losses(self):
+        """The connections that were opened before any processor was lost."""
+        first_loss = min(self.losses, default=float("inf"))
+        return {connection for connection, at in self.opened.items() if at < first_loss}
 
 
 def wait_for_port(stop):
