@@ -29,6 +29,9 @@ pub enum DiscoveryReason {
         message = "Install the TaskD wheel and CANN in the image, or set `swansong.dev/libtaskd` and `swansong.dev/libmspti`."
     )]
     LibrariesNotFound,
+    /// The package's libtaskd.so is a symbolic link, which TaskD refuses to load.
+    #[strum(message = "Install the TaskD wheel again, so that its libtaskd.so is a regular file.")]
+    LibraryIsLink,
     /// The init container didn't run, probably since the image has no `/bin/sh`, and the Pod can't start.
     #[strum(message = "Set `swansong.dev/libraries: configured` on the job, or a rule for the image.")]
     LibrariesNotSearched,
@@ -62,12 +65,18 @@ impl Discovery {
         let names = [("libtaskd.so", libtaskd), ("libmspti.so", libmspti)];
         let missing: Vec<&str> =
             names.iter().filter(|(_, path)| path.is_empty()).map(|(name, _)| *name).collect();
-        if missing.is_empty() {
-            let message = format!("{libtaskd} and {libmspti} are linked");
-            return Some(Self { reason: DiscoveryReason::LibrariesFound, message });
-        }
-        let reason = DiscoveryReason::LibrariesNotFound;
-        let message = format!("the image has no {}. {}", missing.join(" and no "), reason.remedy());
+        let warning = value("warning");
+        let (reason, message) = if !missing.is_empty() {
+            let reason = DiscoveryReason::LibrariesNotFound;
+            let why = warning.map(|warning| format!(" ({warning})")).unwrap_or_default();
+            let missing = missing.join(" and no ");
+            (reason, format!("the image has no {missing}{why}. {}", reason.remedy()))
+        } else if let Some(warning) = warning {
+            let reason = DiscoveryReason::LibraryIsLink;
+            (reason, format!("{warning}. {}", reason.remedy()))
+        } else {
+            (DiscoveryReason::LibrariesFound, format!("{libtaskd} and {libmspti} are linked"))
+        };
         Some(Self { reason, message })
     }
 }
@@ -103,6 +112,16 @@ mod tests {
                 ended("libtaskd=\nlibmspti=\n"),
                 Some(DiscoveryReason::LibrariesNotFound),
                 "no libtaskd.so and no libmspti.so",
+            ),
+            (
+                ended(&format!("warning=/a/libtaskd.so is a symbolic link\n{both}")),
+                Some(DiscoveryReason::LibraryIsLink),
+                "/a/libtaskd.so is a symbolic link. ",
+            ),
+            (
+                ended("warning=/opt/libtaskd.so can't be linked to /a\nlibtaskd=\nlibmspti=/b\n"),
+                Some(DiscoveryReason::LibrariesNotFound),
+                "no libtaskd.so (/opt/libtaskd.so can't be linked to /a). ",
             ),
             (
                 json!({"terminated": {"reason": "StartError", "message": "exec: \"/bin/sh\": no such file"}}),

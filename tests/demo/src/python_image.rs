@@ -64,6 +64,19 @@ pub fn libtaskd() -> Result<String, Error> {
     Ok(format!("{}/{LIBTASKD_IN_SITE}", site()?))
 }
 
+/// The same in the image with the unusual places.
+pub fn unusual_libtaskd() -> Result<String, Error> {
+    Ok(format!("{}/{LIBTASKD_IN_SITE}", unusual_site()?))
+}
+
+fn unusual_library() -> Result<String, Error> {
+    Ok(format!("{UNUSUAL_PREFIX}/lib/python{}", python()?.version))
+}
+
+fn unusual_site() -> Result<String, Error> {
+    Ok(format!("{}/dist-packages", unusual_library()?))
+}
+
 /// Builds the image into `folder` and returns its tar file.
 pub fn build(folder: &Path) -> Result<PathBuf, Error> {
     let Python { program, library, site, .. } = python()?;
@@ -76,16 +89,15 @@ pub fn build(folder: &Path) -> Result<PathBuf, Error> {
 
 /// Builds the image with everything at other places.
 pub fn build_unusual(folder: &Path) -> Result<PathBuf, Error> {
-    let Python { program, version, .. } = python()?;
-    let library = format!("{UNUSUAL_PREFIX}/lib/python{version}");
+    let Python { program, .. } = python()?;
     let mut image =
         ImageBuilder::new(UNUSUAL_NAME).program(program, &format!("{UNUSUAL_PREFIX}/bin/python3"))?;
-    for program in ["find", "head", "ln", "mkdir"] {
+    for program in ["find", "ln", "mkdir"] {
         image = image.program(&Path::new("/usr/bin").join(program), &format!("/usr/bin/{program}"))?;
     }
     let image = image.file(&preloaded_library(folder)?, LIBMSPTI_PATHS[1], 0o755)?;
     let tar = folder.join("fake-training-unusual.tar");
-    complete(image, folder, &library, &format!("{library}/dist-packages"))?.write(&tar)?;
+    complete(image, folder, &unusual_library()?, &unusual_site()?)?.write(&tar)?;
     Ok(tar)
 }
 

@@ -53,15 +53,15 @@ class Discovery(unittest.TestCase):
     def install(self, path):
         """A library at a path; returns it."""
         path = pathlib.Path(path)
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         source = self.folder / "library.c"
         source.write_text(SOURCE)
         subprocess.check_call(["cc", "-shared", "-fPIC", "-o", str(path), str(source)])
         return path
 
-    def find(self, shell="/bin/sh", **environment):
+    def find(self, shell="/bin/sh", script=SCRIPT, user=None, **environment):
         """Runs the script; returns what the termination message says."""
-        subprocess.check_call([shell, "-c", SCRIPT], env={**os.environ, **environment})
+        subprocess.check_call([shell, "-c", script], env={**os.environ, **environment}, user=user)
         lines = LOG.read_text().splitlines()
         return dict(line.split("=", 1) for line in lines)
 
@@ -86,16 +86,87 @@ class Discovery(unittest.TestCase):
         self.assertEqual(found["libtaskd"], str(library))
         self.assertEqual((OUT / "python").read_text(), shutil.which("python3") + "\n")
 
-    def test_image_without_a_known_place_is_searched(self):
-        """Its own file system only, and without Python."""
-        programs = self.folder / "bin"
-        programs.mkdir()
-        for name in ("find", "head", "ln", "mkdir"):
-            (programs / name).symlink_to(shutil.which(name))
+    def programs(self, *names):
+        """A PATH with a few programs of this machine."""
+        folder = self.folder / "bin"
+        folder.mkdir()
+        for name in names:
+            (folder / name).symlink_to(shutil.which(name))
+        return folder
+
+    def place(self):
+        """A folder of the image's own file system at an unusual path."""
         place = tempfile.mkdtemp(dir="/var/lib")
         self.addCleanup(shutil.rmtree, place)
-        library = self.install(place + "/deep/py/" + LIBRARY)
+        return pathlib.Path(place)
+
+    def test_image_without_a_known_place_is_searched(self):
+        """Its own file system only, and without Python."""
+        library = self.install(self.place() / "deep/py" / LIBRARY)
+        path = str(self.programs("find", "ln", "mkdir"))
+        self.assertEqual(self.find(PATH=path)["libtaskd"], str(library))
+
+    def test_python_built_at_an_unusual_path_is_found_with_its_interpreter(self):
+        versions = self.place() / "my pyenv/versions/3.10.4"
+        library = self.install(versions / "lib/python3.10/site-packages" / LIBRARY)
+        (versions / "bin").mkdir()
+        (versions / "bin/python3.10").symlink_to("/usr/bin/python3")
+        path = str(self.programs("find", "ln", "mkdir"))
+        self.assertEqual(self.find(PATH=path)["libtaskd"], str(library))
+        self.assertEqual((OUT / "libtaskd.so").resolve(), library)
+        self.assertEqual((OUT / "python").read_text(), "%s/bin/python3.10\n" % versions)
+
+    def test_folder_without_a_version_of_python_names_no_folder_as_interpreter(self):
+        self.install(self.place() / "packages" / LIBRARY)
+        self.find(PATH=str(self.programs("find", "ln", "mkdir")))
+        self.assertTrue(os.path.isfile((OUT / "python").read_text().rstrip("\n")))
+
+    def test_second_python_is_asked_where_the_first_has_no_taskd(self):
+        library = self.install("/srv/second/" + LIBRARY)
+        (library.parents[3] / "__init__.py").touch()
+        programs = self.programs("find", "ln", "mkdir", "python3")
+        script = "#!/bin/sh\nPYTHONPATH=/srv/second exec /usr/bin/python3 \"$@\"\n"
+        (programs / "python").write_text(script)
+        (programs / "python").chmod(0o755)
         self.assertEqual(self.find(PATH=str(programs))["libtaskd"], str(library))
+        self.assertEqual((OUT / "python").read_text(), "%s/python\n" % programs)
+
+    def test_output_of_a_sitecustomize_is_left_out(self):
+        library = self.install("/srv/unusual/" + LIBRARY)
+        (library.parents[3] / "__init__.py").touch()
+        pathlib.Path("/srv/unusual/sitecustomize.py").write_text("print('welcome')\n")
+        self.assertEqual(self.find(PYTHONPATH="/srv/unusual")["libtaskd"], str(library))
+        self.assertTrue((OUT / "python").exists())
+
+    def test_folder_of_packages_that_is_a_link_is_followed(self):
+        library = self.install("/srv/packages/" + LIBRARY)
+        site = pathlib.Path("/opt/conda/lib/python3.9/site-packages")
+        site.parent.mkdir(parents=True)
+        site.symlink_to("/srv/packages")
+        self.assertEqual(self.find()["libtaskd"], str(site / LIBRARY))
+        self.assertEqual((OUT / "libtaskd.so").resolve(), library)
+
+    def test_image_without_ln_has_no_links_and_says_so(self):
+        self.install("/opt/conda/lib/python3.9/site-packages/" + LIBRARY)
+        found = self.find(PATH=str(self.programs("find", "mkdir")))
+        self.assertEqual(found["libtaskd"], "")
+        self.assertIn("can't be linked", found["warning"])
+
+    def test_search_that_takes_too_long_is_stopped(self):
+        programs = self.programs("ln", "mkdir", "timeout", "true", "sleep")
+        (programs / "find").write_text("#!/bin/sh\nexec sleep 1000\n")
+        (programs / "find").chmod(0o755)
+        self.assertIn("timeout 20", SCRIPT)
+        found = self.find(script=SCRIPT.replace("timeout 20", "timeout 1"), PATH=str(programs))
+        self.assertEqual(found["libtaskd"], "")
+        self.assertIn("was stopped", found["warning"])
+
+    def test_user_without_rights_and_a_home_finds_them_too(self):
+        library = self.install("/opt/conda/lib/python3.9/site-packages/" + LIBRARY)
+        OUT.chmod(0o777)
+        LOG.chmod(0o666)
+        self.assertEqual(self.find(user=65534, HOME="/nonexistent")["libtaskd"], str(library))
+        self.assertEqual((OUT / "libtaskd.so").resolve(), library)
 
     def test_interpreter_beside_the_library_is_found(self):
         library = self.install("/opt/conda/lib/python3.9/site-packages/" + LIBRARY)
@@ -126,7 +197,7 @@ class Discovery(unittest.TestCase):
     def test_unwritable_folder_is_no_failure(self):
         self.install("/opt/conda/lib/python3.9/site-packages/" + LIBRARY)
         self.mount("-t", "tmpfs", "-o", "ro", "tmpfs", OUT)
-        self.assertIn("libtaskd", self.find())
+        self.assertEqual(self.find()["libtaskd"], "")
 
     def test_second_run_changes_nothing(self):
         self.install("/opt/conda/lib/python3.9/site-packages/" + LIBRARY)
