@@ -28,6 +28,10 @@ const REMINDERS: [(&str, &str); 4] = [
     ),
 ];
 
+/// What discovery needs. It doesn't fail softly: a failed init container blocks its Pod.
+const SHELL: &str = "image: /bin/sh, which the init container for the libraries runs; without it the Pod doesn't start \
+                     (`swansong image-check` shows it)";
+
 /// The whole explanation.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -73,7 +77,10 @@ impl Report {
     pub(super) fn new(documents: Vec<Entry>) -> Self {
         let any = documents.iter().any(|entry| entry.injected);
         let is_open = |(field, _): &&(&str, &str)| any && !documents.iter().any(|entry| entry.does(field));
-        let reminders = REMINDERS.iter().filter(is_open).map(|(_, reminder)| *reminder).collect();
+        let mut reminders: Vec<_> = REMINDERS.iter().filter(is_open).map(|(_, reminder)| *reminder).collect();
+        if documents.iter().any(|entry| entry.does("libraries")) {
+            reminders.push(SHELL);
+        }
         Self { documents, reminders }
     }
 
@@ -91,7 +98,8 @@ impl Entry {
         });
         actions.any(|action| {
             action.field == field
-                && (action.action != ActionKind::Skipped || action.reason == Reason::AddedToPods)
+                && (action.action != ActionKind::Skipped
+                    || matches!(action.reason, Reason::AddedToPods | Reason::ManagerAddedToPods))
         })
     }
 

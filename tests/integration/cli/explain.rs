@@ -197,20 +197,24 @@ fn each_part_of_zero_touch_is_shown_with_what_leaves_it_out() {
     std::fs::write(&config, "zeroTouch: true\n").expect("written");
     let pod = "{kind: Pod, apiVersion: v1, metadata: {name: p, annotations: {recover-strategy: dump}}, \
                spec: {containers: [{name: ascend, image: i}]}}";
-    let text = run(&["explain", "--config", config.to_str().expect("a path")], pod).output();
-    for part in [
-        "+ libraries",
-        "`swansong.dev/libraries: configured` leaves it out",
-        "+ launcherPatch",
-        "`dump.launcherPatch: false` leaves it out",
-        "+ env.PET_MAX_RESTARTS",
-        "+ manager",
-        "`swansong.dev/manager: none` leaves it out",
-    ] {
-        assert!(text.contains(part), "{part}:\n{text}");
-    }
-    for reminder in ["distributed/run.py", "manager.py"] {
-        assert!(!text.contains(reminder), "{reminder}:\n{text}");
+    let job = "{kind: AscendJob, apiVersion: mindxdl.gitee.com/v1, metadata: {name: j, annotations: {recover-strategy: dump}}, \
+               spec: {replicaSpecs: {Master: {template: {spec: {containers: [{name: ascend, image: i}]}}}}}}";
+    for (object, manager) in [(pod, "+ manager"), (job, "- manager")] {
+        let text = run(&["explain", "--config", config.to_str().expect("a path")], object).output();
+        for (part, hint) in [
+            ("+ libraries", "`swansong.dev/libraries: configured` leaves it out"),
+            ("+ launcherPatch", "`dump.launcherPatch: false` leaves it out"),
+            ("+ env.PET_MAX_RESTARTS", "`torchrunDefaults: false` leaves it out"),
+            ("+ env.PET_MONITOR_INTERVAL", "`torchrunDefaults: false` leaves it out"),
+            (manager, "`swansong.dev/manager: none` leaves it out"),
+        ] {
+            let line = text.lines().find(|line| line.trim_start().starts_with(part));
+            assert!(line.is_some_and(|line| line.contains(hint)), "{part}:\n{text}");
+        }
+        for reminder in ["distributed/run.py", "manager.py"] {
+            assert!(!text.contains(reminder), "{reminder}:\n{text}");
+        }
+        assert!(text.contains("image: /bin/sh, which"), "{text}");
     }
     assert!(run(&["explain"], pod).output().contains("manager.py"));
 }

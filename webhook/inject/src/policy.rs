@@ -119,6 +119,11 @@ pub(crate) enum DumpStrategy {
     Only,
 }
 
+/// What torchrun reads as defaults of its flags `--max-restarts` and `--monitor-interval`; the values are those of
+/// MindCluster's start scripts.
+pub const TORCHRUN_DEFAULTS: [(&str, &str); 2] =
+    [("PET_MAX_RESTARTS", "32767"), ("PET_MONITOR_INTERVAL", "10")];
+
 /// The values of `TTP_NORMAL_ACTION_TIME_LIMIT` that MindIO accepts.
 pub const SAVE_LIMITS: std::ops::RangeInclusive<u16> = 30..=1800;
 /// The values of `MINDIO_WAIT_MINDX_TIME` that MindIO accepts.

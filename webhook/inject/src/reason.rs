@@ -144,8 +144,13 @@ pub enum Reason {
     /// The launcher hook imports TaskD's patch of torch's launcher (`dump.launcherPatch: false` leaves it out).
     #[strum(message = "Nothing; an image whose launcher imports it already isn't patched twice.")]
     LauncherPatched,
-    /// An init container with the image finds the libraries at the start of the Pod (`swansong.dev/libraries: configured` leaves it out).
-    #[strum(message = "Nothing; the image needs `/bin/sh`.")]
+    /// torchrun reads the variable as the default of its flag; a flag in the start script wins (`torchrunDefaults: false` leaves it out).
+    #[strum(message = "Nothing.")]
+    TorchrunDefault,
+    /// An init container with the image, which needs `/bin/sh`, finds the libraries at the start of the Pod (`swansong.dev/libraries: configured` leaves it out).
+    #[strum(
+        message = "Nothing; without `/bin/sh` in the image the Pod doesn't start, and `swansong image-check` shows that before."
+    )]
     LibrariesDiscovered,
     /// The pod has a volume or container with the name of the ones that discover the libraries.
     #[strum(message = "Rename your volume or container.")]
@@ -161,6 +166,9 @@ pub enum Reason {
         message = "Nothing; a Manager in the start script waits or ends. A Pod whose first process ignores SIGTERM takes the whole grace period to be deleted."
     )]
     ManagerSidecar,
+    /// The Pod of rank 0 gets the TaskD Manager as a sidecar when it is created (`swansong.dev/manager: none` leaves it out).
+    #[strum(message = "Nothing; the schema of jobs has no sidecars.")]
+    ManagerAddedToPods,
     /// The pod has a container with the name of the TaskD Manager's sidecar.
     #[strum(message = "Rename your container.")]
     ManagerNameTaken,

@@ -15,7 +15,7 @@ pub struct ObjectJson<'j> {
     pub parse: &'j dyn Fn() -> Value,
 }
 
-/// Parses the object when a container is copied for the first time.
+/// Parses the reviewed object when a part of it is copied for the first time.
 pub(crate) struct Source<'j> {
     parse: &'j dyn Fn() -> Value,
     parsed: OnceCell<Value>,
@@ -26,8 +26,8 @@ impl<'j> Source<'j> {
         Self { parse, parsed: OnceCell::new() }
     }
 
-    /// The container at a JSON pointer.
-    pub(crate) fn container(&self, pointer: &str) -> Map<String, Value> {
+    /// The object at a JSON pointer, such as a container; empty if there is none.
+    pub(crate) fn object(&self, pointer: &str) -> Map<String, Value> {
         let parsed = self.parsed.get_or_init(self.parse);
         parsed.pointer(pointer).and_then(Value::as_object).cloned().unwrap_or_default()
     }
@@ -35,7 +35,7 @@ impl<'j> Source<'j> {
     /// The variables of the container at `pointer` after `operations`.
     pub(crate) fn env(&self, pointer: &str, operations: &[Operation]) -> Vec<Value> {
         let list = format!("{pointer}/env");
-        let mut env = match self.container(pointer).remove("env") {
+        let mut env = match self.object(pointer).remove("env") {
             Some(Value::Array(env)) => env,
             _ => Vec::new(),
         };

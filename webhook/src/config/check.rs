@@ -8,12 +8,10 @@ use std::str::FromStr as _;
 use super::file::{At, Dump, Env, File, Image, Libraries, Manager, Mount, Port, Ports, Preload};
 use super::{Config, Problem, Problems, Strictness};
 use swansong_api::strategy;
-use swansong_inject::policy::{ImageRule, NamedPort, Policy, SAVE_LIMITS, ZeroTouch, preload_path_fault};
+use swansong_inject::policy::{
+    ImageRule, NamedPort, Policy, SAVE_LIMITS, TORCHRUN_DEFAULTS, ZeroTouch, preload_path_fault,
+};
 use swansong_trainer::{Effect, TrainerReason};
-
-/// What torchrun reads as defaults of its flags `--max-restarts` and `--monitor-interval`; the values are those of
-/// MindCluster's start scripts.
-const TORCHRUN_DEFAULTS: [(&str, &str); 2] = [("PET_MAX_RESTARTS", "32767"), ("PET_MONITOR_INTERVAL", "10")];
 
 /// Variables that ascend-operator writes; `*` ends a family.
 const OF_ASCEND_OPERATOR: [&str; 10] = [

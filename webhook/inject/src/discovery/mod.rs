@@ -126,7 +126,7 @@ impl<'t> Discovery<'t> {
     pub(crate) fn emit(&self, source: &Source<'_>, additions: &mut PodAdditions) {
         let Some((_, pointer)) = self.model.as_ref().filter(|_| !self.is_present) else { return };
         additions.volumes.push((LIBRARIES, json!({"name": LIBRARIES, "emptyDir": {}})));
-        let mut model = source.container(pointer);
+        let mut model = source.object(pointer);
         let mut finder = Map::new();
         finder.insert("name".to_owned(), json!(LIBRARIES));
         finder.insert("command".to_owned(), json!(["/bin/sh", "-c", script()]));

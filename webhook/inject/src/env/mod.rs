@@ -14,7 +14,7 @@ use super::operation::Operation;
 use super::original::append;
 use super::report::Action;
 use super::view::{Container, EnvVar};
-use crate::policy::{NamedPort, Policy, PreloadOrder};
+use crate::policy::{NamedPort, Policy, PreloadOrder, TORCHRUN_DEFAULTS};
 use crate::reason::Reason;
 
 /// The libraries to preload into one container, and their order if an annotation sets it; `None` doesn't change `LD_PRELOAD`.
@@ -110,7 +110,9 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
         }
         self.limits();
         for (name, value) in &self.policy.extra_env {
-            self.add_unless_present(name, value);
+            let is_default = TORCHRUN_DEFAULTS.contains(&(name.as_str(), value.as_str()));
+            let reason = if is_default { Reason::TorchrunDefault } else { Reason::Required };
+            self.add_unless_present_for(reason, name, value);
         }
         if needs_user_base {
             self.add_unless_present(PYTHON_USER_BASE, LIBRARIES_FOLDER);
@@ -211,10 +213,14 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
     }
 
     fn add_unless_present(&mut self, name: &'p str, value: &'p str) {
+        self.add_unless_present_for(Reason::Required, name, value);
+    }
+
+    fn add_unless_present_for(&mut self, reason: Reason, name: &'p str, value: &'p str) {
         let field = format!("env.{name}");
         match self.container.last_env(name) {
             None => {
-                self.context.record_action(Action::added(field, value));
+                self.context.record_action(Action { reason, ..Action::added(field, value) });
                 self.add(name, NewValue::Literal(value.into()), 0);
             }
             Some((_, entry)) => {

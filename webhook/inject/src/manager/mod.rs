@@ -40,6 +40,8 @@ pub(crate) struct Manager<'t> {
     pub(crate) kind: WorkloadKind,
     pub(crate) rank: Rank,
     pub(crate) spec: &'t PodSpec<'t>,
+    /// JSON pointer of the template.
+    pub(crate) path: &'t str,
     /// The longest time that a save may take, in seconds.
     pub(crate) longest_save: u16,
 }
@@ -77,7 +79,7 @@ impl Manager<'_> {
         }
         if self.kind != WorkloadKind::Pod {
             return Some(ManagerReport {
-                action: Action::skipped(FIELD, Reason::AddedToPods),
+                action: Action::skipped(FIELD, Reason::ManagerAddedToPods),
                 warning: None,
             });
         }
@@ -116,7 +118,7 @@ impl Manager<'_> {
         operations: &[Operation],
         additions: &PodAdditions,
     ) -> Value {
-        let mut model = source.container(pointer);
+        let mut model = source.object(pointer);
         let mut mounts = own_mounts(&model);
         let has_links = additions.finder.is_some()
             || self.spec.init_containers.items().iter().any(|container| container.name() == LIBRARIES);
@@ -138,7 +140,10 @@ impl Manager<'_> {
         if !mounts.is_empty() {
             sidecar.insert("volumeMounts".to_owned(), Value::Array(mounts));
         }
-        sidecar.insert("resources".to_owned(), self.resources(model.get("resources")));
+        // The API server refuses a Pod whose containers request more than the Pod itself.
+        if source.object(&format!("{}/spec/resources", self.path)).is_empty() {
+            sidecar.insert("resources".to_owned(), self.resources(model.get("resources")));
+        }
         Value::Object(sidecar)
     }
 

@@ -128,6 +128,7 @@ impl<'o, 'a, 'p> SpecInjection<'_, '_, 'o, 'a, 'p> {
             kind: *kind,
             rank: self.rank,
             spec: self.spec,
+            path: &located.path,
             longest_save: hook.save_limit(model.container),
         };
         let operations = &self.operations[first_operation..];

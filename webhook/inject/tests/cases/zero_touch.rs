@@ -187,6 +187,26 @@ fn manager_of_a_guaranteed_pod_requests_its_limits() {
 }
 
 #[test]
+fn manager_of_a_pod_with_resources_of_its_own_requests_none() {
+    let mut object = ascend(json!({}));
+    object["spec"]["resources"] = json!({"requests": {"cpu": "8"}, "limits": {"cpu": "8"}});
+    let injected = run(WorkloadKind::Pod, &object, &with_sidecar());
+    let sidecar = init_container(&injected.object, "swansong-manager").expect("added");
+    assert_eq!(sidecar.get("resources"), None);
+    assert_eq!(undone(WorkloadKind::Pod, &injected.object), object);
+}
+
+#[test]
+fn torchruns_defaults_are_distinguished_from_other_variables() {
+    let extra_env = [("PET_MAX_RESTARTS", "32767"), ("PET_MONITOR_INTERVAL", "5"), ("MINE", "1")];
+    let extra_env = extra_env.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    let injected = run(WorkloadKind::Pod, &ascend(json!({})), &Policy { extra_env, ..Policy::default() });
+    let reasons = ["env.PET_MAX_RESTARTS", "env.PET_MONITOR_INTERVAL", "env.MINE"]
+        .map(|field| injected.action(field).map(|action| action.reason));
+    assert_eq!(reasons, [Some(Reason::TorchrunDefault), Some(Reason::Required), Some(Reason::Required)]);
+}
+
+#[test]
 fn only_the_pod_of_rank_zero_gets_a_manager_and_only_where_it_can_run() {
     use NativeSidecars::{Supported, Unknown, Unsupported};
 
@@ -246,7 +266,7 @@ fn jobs_leave_the_manager_to_their_pods_and_get_the_rest() {
     let manager = |template: &swansong_inject::report::TemplateReport| {
         template.actions.iter().find(|action| action.field == "manager").map(|action| action.reason)
     };
-    assert_eq!((manager(master), manager(worker)), (Some(Reason::AddedToPods), None));
+    assert_eq!((manager(master), manager(worker)), (Some(Reason::ManagerAddedToPods), None));
     for replica in ["Master", "Worker"] {
         let spec = &injected.object["spec"]["replicaSpecs"][replica]["template"]["spec"];
         assert_eq!(names(&spec["initContainers"], "name"), ["swansong-libraries"]);
