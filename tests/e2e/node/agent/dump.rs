@@ -86,7 +86,6 @@ async fn device_faults_of_five_jobs_in_one_second_end_in_checkpoints_and_known_o
     stage.stop(&jobs).await;
 }
 
-#[ignore = "the job trains, but no Pod ends within four minutes of the fault; the cause is not known yet"]
 #[tokio::test]
 async fn device_fault_of_an_untouched_image_and_start_script_leaves_a_checkpoint() {
     let Some((_turn, cluster)) = alone().await else { return };
