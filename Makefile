@@ -131,6 +131,7 @@ $(DENY):
 .PHONY: bench
 bench: ## Measure the core, and the webhook beside its peers.
 	cargo bench --locked --package swansong-inject --bench core
+	cargo bench --locked --package swansong-inject --bench discovery
 	cargo bench --locked --package swansong-agent --bench scan
 	cargo bench --locked --package swansong --bench agent
 	cargo bench --locked --package swansong --bench faults

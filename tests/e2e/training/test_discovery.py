@@ -106,6 +106,10 @@ class Discovery(unittest.TestCase):
         path = str(self.programs("find", "ln", "mkdir"))
         self.assertEqual(self.find(PATH=path)["libtaskd"], str(library))
 
+    def test_library_a_few_folders_deep_is_found_without_a_search(self):
+        library = self.install("/srv/envs/my env/lib/python3.12/site-packages/" + LIBRARY)
+        self.assertEqual(self.find(PATH=str(self.programs("ln", "mkdir")))["libtaskd"], str(library))
+
     def test_python_built_at_an_unusual_path_is_found_with_its_interpreter(self):
         versions = self.place() / "my pyenv/versions/3.10.4"
         library = self.install(versions / "lib/python3.10/site-packages" / LIBRARY)

@@ -15,7 +15,8 @@ print(os.path.join(spec.submodule_search_locations[0], "..", "LIBTASKD") if spec
   [ -f "$path" ] && libtaskd=${path%/taskd/../*}/LIBTASKD python=$(command -v "$name") && break
 done
 if [ -z "$libtaskd" ]; then
-  for site in SITE_PATTERNS; do
+  for site in SITE_PATTERNS /*/lib/python3*/*-packages /*/*/lib/python3*/*-packages /*/*/*/lib/python3*/*-packages; do
+    case $site in /proc/* | /sys/*) continue ;; esac
     [ -f "$site/LIBTASKD" ] && libtaskd=$site/LIBTASKD && break
   done
 fi
