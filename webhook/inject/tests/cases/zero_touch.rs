@@ -187,7 +187,7 @@ fn manager_of_a_guaranteed_pod_requests_its_limits() {
 }
 
 #[test]
-fn manager_of_a_pod_with_resources_of_its_own_requests_none() {
+fn manager_of_a_pod_with_pod_level_resources_requests_none() {
     let mut object = ascend(json!({}));
     object["spec"]["resources"] = json!({"requests": {"cpu": "8"}, "limits": {"cpu": "8"}});
     let injected = run(WorkloadKind::Pod, &object, &with_sidecar());
