@@ -102,6 +102,7 @@ async fn device_fault_of_an_untouched_image_and_start_script_leaves_a_checkpoint
         "swansong launcher hook: imported taskd.python.adaptor.patch",
         "swansong launcher hook: active",
         "swansong manager: the TaskD Manager runs",
+        "swansong manager: no processor that may be saving is connected",
     ] {
         assert!(logs.contains(part), "{part}:\n{logs}");
     }

@@ -5,3 +5,4 @@ mod faults;
 mod preload;
 mod rig;
 mod truth;
+mod zero_touch;
