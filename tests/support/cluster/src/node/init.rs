@@ -1,8 +1,8 @@
 //! The node's first process: mounts, network, containerd, kubelet, kube-proxy, and reaping.
 //!
 //! It talks to the supervisor by lines: [`NETWORK_READY`] and [`RUNTIME_READY`] on its standard
-//! output, [`GO`] on its standard input once the API server answers. The end of its standard input
-//! means that the supervisor is gone.
+//! output; on its standard input [`GO`] once the API server answers, and [`REGISTERED`] once there is a
+//! Node. The end of its standard input means that the supervisor is gone.
 
 use std::env;
 use std::fs::{self, File};
@@ -32,6 +32,8 @@ pub(crate) const NETWORK_READY: &str = "network";
 pub(crate) const RUNTIME_READY: &str = "runtime";
 /// The API server answers: join it.
 pub(crate) const GO: &str = "go";
+/// The Node exists and has its addresses, without which kube-router doesn't start.
+pub(crate) const REGISTERED: &str = "registered";
 
 /// Folders of the machine in whose place the node has its own, in the cluster's folder.
 const OWN_FOLDERS: [(&str, &str); 6] = [
@@ -59,12 +61,12 @@ pub fn init(spec_path: &Path) -> Result<(), Error> {
     let containerd = start_containerd(&spec)?;
     report(RUNTIME_READY)?;
 
-    // The sender is dropped only with the process.
-    while orders.recv().is_ok_and(|line| line != GO) {}
+    await_order(&orders, GO);
     let kubelet = start_kubelet(&spec)?;
     let proxy = start_proxy(&spec)?;
     let mut programs = vec![("containerd", containerd), ("kubelet", kubelet), ("kube-proxy", proxy)];
     if let Some(kube_router) = &spec.kube_router {
+        await_order(&orders, REGISTERED);
         programs.push(("kube-router", start_router(&spec, kube_router)?));
     }
     Err(reap_until_one_ends(&spec, &programs))
@@ -81,6 +83,11 @@ fn listen() -> Receiver<String> {
         std_process::exit(0);
     });
     receiver
+}
+
+fn await_order(orders: &Receiver<String>, wanted: &str) {
+    // The sender is dropped only with the process.
+    while orders.recv().is_ok_and(|line| line != wanted) {}
 }
 
 fn report(line: &str) -> Result<(), Error> {

@@ -113,12 +113,19 @@ impl Node {
             )?;
         }
         self.await_report(init::RUNTIME_READY).await?;
-        let go = format!("{}\n", init::GO);
-        self.orders.write_all(go.as_bytes()).await.map_err(Error::io("talk to the node"))?;
+        self.order(init::GO).await?;
+        if self.spec.kube_router.is_some() {
+            wait_registered(&plane.client, &self.spec.name).await?;
+            self.order(init::REGISTERED).await?;
+        }
         tokio::select! {
             ready = wait_ready(&plane.client, &self.spec, resources) => ready,
             ended = self.program.ended() => Err(ended),
         }
+    }
+
+    async fn order(&mut self, line: &str) -> Result<(), Error> {
+        self.orders.write_all(format!("{line}\n").as_bytes()).await.map_err(Error::io("talk to the node"))
     }
 
     pub(crate) fn info(&self) -> NodeInfo {
@@ -168,6 +175,16 @@ impl Node {
             }),
         }
     }
+}
+
+async fn wait_registered(client: &Client, name: &str) -> Result<(), Error> {
+    let nodes: Api<NodeObject> = Api::all(client.clone());
+    eventually("the node has addresses", TIMEOUT, || async {
+        let node = nodes.get(name).await.map_err(|error| error.to_string())?;
+        let addresses = node.status.and_then(|status| status.addresses).unwrap_or_default();
+        if addresses.is_empty() { Err("there are none".to_owned()) } else { Ok(()) }
+    })
+    .await
 }
 
 /// A pod can run once the node is ready, has its account, and Services lead somewhere.
