@@ -14,9 +14,6 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::site::{asking_pod, is_injected};
 
-/// Concurrent creations. If the API server can't keep up, the rate falls and no queue grows.
-const AT_ONCE: usize = 100;
-
 /// Pods that are deleted together, once twice as many have been created after them.
 const BATCH: usize = 500;
 
@@ -43,9 +40,8 @@ impl Load {
     pub(crate) async fn start(cluster: &Cluster, namespace: &str, per_second: u32) -> Self {
         let client = cluster.client().await.unwrap();
         let (phase, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
-        let every = Duration::from_secs(1) / per_second;
         let creations =
-            create_until(client, namespace.to_owned(), every, Arc::clone(&phase), Arc::clone(&stop));
+            create_until(client, namespace.to_owned(), per_second, Arc::clone(&phase), Arc::clone(&stop));
         Self { phase, stop, creations: tokio::spawn(creations) }
     }
 
@@ -64,13 +60,14 @@ impl Load {
 async fn create_until(
     client: Client,
     namespace: String,
-    every: Duration,
+    per_second: u32,
     phase: Arc<AtomicUsize>,
     stop: Arc<Notify>,
 ) -> Vec<Creation> {
     let pods: Api<Pod> = Api::namespaced(client, &namespace);
-    let slots = Arc::new(Semaphore::new(AT_ONCE));
-    let mut ticks = interval(every);
+    // If the API server takes longer than half a second, the rate falls and no queue grows.
+    let slots = Arc::new(Semaphore::new(per_second.div_ceil(2) as usize));
+    let mut ticks = interval(Duration::from_secs(1) / per_second);
     // Short delays are made up for: clients of a real cluster are independent of each other.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let (mut running, mut done) = (JoinSet::new(), Vec::new());
