@@ -8,7 +8,9 @@ use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use rustls::{Error as TlsError, InconsistentKeys};
 
-use crate::certificate::{Certificate, PemPair, damaged, key_mismatch, read_chain, read_key, unusable_key};
+use crate::certificate::{
+    Certificate, PemPair, damaged, key_mismatch, read_chain, read_key, to_pem, unusable_key,
+};
 use crate::error::Error;
 
 /// A certificate chain whose key matches and that was valid when it was read.
@@ -40,10 +42,9 @@ impl Pair {
         Ok(Self { leaf, certified: Arc::new(certified) })
     }
 
-    /// Returns the chain as PEM.
+    /// Returns the chain as PEM with Unix line ends.
     pub fn chain_pem(&self) -> String {
-        let chain = self.certified.cert.iter();
-        chain.map(|certificate| pem::encode(&pem::Pem::new("CERTIFICATE", certificate.to_vec()))).collect()
+        self.certified.cert.iter().map(to_pem).collect()
     }
 
     /// Returns whether the leaf is valid for this DNS name; wildcards count.

@@ -4,6 +4,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod agent;
+mod cert_manager;
 mod chain;
 mod demo;
 mod launcher_hook;

@@ -35,6 +35,11 @@ const KUBE_ROUTER: Module = Module {
     go_mod: include_str!("../programs/kube-router/go.mod"),
     go_sum: include_str!("../programs/kube-router/go.sum"),
 };
+const CERT_MANAGER: Module = Module {
+    folder: "cert-manager",
+    go_mod: include_str!("../programs/cert-manager/go.mod"),
+    go_sum: include_str!("../programs/cert-manager/go.sum"),
+};
 const PAUSE_SOURCE: &str = include_str!("../programs/pause.c");
 /// Part of the fingerprint: to be raised when the way of building changes.
 const RECIPE: &str = "2";
@@ -255,7 +260,7 @@ fn compile(source: &Path, output: &Path) -> Command {
 
 /// Without these, the API server reports a version of unexpanded placeholders, which clients compare.
 fn linker_flags(module: &Module) -> String {
-    if module.folder == KUBE_ROUTER.folder {
+    if [KUBE_ROUTER.folder, CERT_MANAGER.folder].contains(&module.folder) {
         return "-s -w".to_owned();
     }
     if module.folder == HELM.folder {
@@ -304,6 +309,43 @@ pub(crate) fn ensure_kube_router() -> Result<PathBuf, Error> {
 pub fn ensure_helm() -> Result<PathBuf, Error> {
     let helm = Source { name: "helm", package: "helm.sh/helm/v4/cmd/helm", first_time: "3 minutes" };
     Ok(ensure_built(&HELM, &[&helm], false, &mut print_progress)?.path("helm"))
+}
+
+/// cert-manager's programs, and the folder with its definitions, which are templates of Helm's.
+#[derive(Clone, Debug)]
+pub struct CertManager {
+    /// The program that issues certificates.
+    pub controller: PathBuf,
+    /// The program that writes the `caBundle` of webhook configurations.
+    pub ca_injector: PathBuf,
+    /// The CustomResourceDefinitions, one per file.
+    pub definitions: PathBuf,
+}
+
+/// cert-manager, which is built if need be.
+pub fn ensure_cert_manager() -> Result<CertManager, Error> {
+    let sources = [
+        Source {
+            name: "controller",
+            package: "github.com/cert-manager/cert-manager/cmd/controller",
+            first_time: "3 minutes",
+        },
+        Source {
+            name: "cainjector",
+            package: "github.com/cert-manager/cert-manager/cmd/cainjector",
+            first_time: "15 seconds",
+        },
+    ];
+    let sources: Vec<_> = sources.iter().collect();
+    let programs = ensure_built(&CERT_MANAGER, &sources, false, &mut print_progress)?;
+    let mut source = Command::new("go");
+    source.args(["list", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager"]);
+    source.current_dir(programs.path("module")).env("GOWORK", "off").env_remove("GOFLAGS");
+    Ok(CertManager {
+        controller: programs.path("controller"),
+        ca_injector: programs.path("cainjector"),
+        definitions: Path::new(process::run(&mut source)?.trim()).join("deploy/crds"),
+    })
 }
 
 fn print_progress(line: &str) {
