@@ -49,10 +49,9 @@ pub async fn material(client: Client, scope: &Scope, on_progress: &dyn Fn(&str))
     unread.extend(api_server.known().err().map(|why| format!("the version of the API server {why}")));
     let agents = agents(&reader, &snapshot).await;
     on_progress("the last fault of each job");
-    let courses: Vec<Course> = Reader::each(&snapshot.jobs, |job| course(&reader, job))
-        .filter_map(async |course| course)
-        .collect()
-        .await;
+    let courses: Vec<Option<Course>> =
+        Reader::each(&snapshot.jobs, |job| course(&reader, job)).collect().await;
+    let courses = courses.into_iter().flatten().collect();
     on_progress("logs");
     let pods = own_pods(&reader, &snapshot, &mut unread).await;
     let logs = logs(&reader, &snapshot, &pods, &mut unread).await;

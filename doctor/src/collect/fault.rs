@@ -11,7 +11,7 @@ use super::jobs::collect_one;
 use super::nodes::agent_status;
 use super::reader::Reader;
 use crate::checks::is_first;
-use crate::fault_course::{AgentView, Evidence, LogLine, LogSource, event_time, is_of_fault};
+use crate::fault_course::{AgentView, Evidence, LogLine, LogSource, event_time, is_of_fault, is_outcome};
 use crate::snapshot::{Job, Seen};
 
 /// The component that writes Events about faults.
@@ -53,7 +53,8 @@ pub(super) async fn evidence_of(reader: &Reader, job: &Job, on_progress: &dyn Fn
     evidence.recover_status = status.filter(|status| !status.is_empty()).cloned();
 
     let all: Vec<&Event> = [&own, &of_nodes].into_iter().filter_map(Seen::read).flatten().collect();
-    let last = all.iter().filter(|event| is_of_job(event, job) && is_of_fault(event));
+    // Of an earlier fault only the outcome may be left.
+    let last = all.iter().filter(|event| is_of_job(event, job) && (is_of_fault(event) || is_outcome(event)));
     let last = last.max_by_key(|event| event_time(event)).and_then(|event| fault_id(event));
     let node = last.and_then(|id| {
         let host = |event: &&Event| event.source.as_ref().and_then(|source| source.host.clone());

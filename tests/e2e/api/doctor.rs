@@ -3,9 +3,11 @@
 
 mod agents;
 mod breakages;
+mod bundle;
 mod change;
 mod fault;
 mod figures;
+mod kubelet;
 mod objects;
 mod status;
 mod world;

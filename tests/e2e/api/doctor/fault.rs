@@ -2,8 +2,19 @@
 
 use serde_json::{Value, json};
 
-use super::objects::{self, FAULT, NAMESPACE, NODES};
+use super::kubelet::serve_log;
+use super::objects::{self, FAULT, NAMESPACE, NODES, PODS};
 use super::world::World;
+
+/// Has the API server show this log of rank 0's Pod.
+pub(super) async fn with_logs(world: &World, log: &'static str) {
+    let kubelet = serve_log(world.address, PODS[0], log).await;
+    let status = json!({"status": {
+        "addresses": [{"type": "InternalIP", "address": kubelet.ip()}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet.port()}},
+    }});
+    world.merge_status("Node", "", NODES[0], &status).await;
+}
 
 async fn course(world: &World, code: i32) -> Value {
     let output = world.doctor(&["--last-fault", "bert", "-n", NAMESPACE, "-o", "json"]).await;
@@ -47,9 +58,12 @@ async fn course_of_a_fault_is_reconstructed_from_events_and_the_agent() {
     );
 
     world.create(on_job("DumpFailed", "the job couldn't save", 30)).await;
+    with_logs(&world, "2026-11-30T10:00:26.5Z ret: wait mindx wake up action ret:110\n").await;
     let failed = course(&world, 2).await;
     assert_eq!(failed["outcome"], "not-saved");
-    assert_eq!(failed["causes"][0]["what"], "no launcher hook");
+    let causes: Vec<&str> =
+        failed["causes"].as_array().unwrap().iter().map(|cause| cause["what"].as_str().unwrap()).collect();
+    assert_eq!(causes, ["no launcher hook", "no order to save came in time"]);
 
     // Of a job that was deleted the Events are left.
     world.delete("AscendJob", NAMESPACE, "bert").await;
