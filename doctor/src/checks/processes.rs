@@ -40,7 +40,7 @@ pub(super) fn check(pods: &JobPods<'_>, checks: &mut Checks) {
     add(Link::ControllerListening, each(&controller));
     add(
         Link::ProcessorsConnected,
-        each(&|pod| Some(processors(pod, snapshot)).filter(|_| pod.requests_devices())),
+        each(&|pod| pod.requests_devices().then(|| processors(pod, pods))),
     );
 }
 
@@ -153,8 +153,12 @@ fn listening(pod: &PodView<'_>, snapshot: &Snapshot, port: u16) -> Judged {
     let is_reached = |address: &&str| {
         matches!(*address, "0.0.0.0" | "::") || pod.address() == Some(*address) || pod.has_proxy()
     };
+    let has_manager = listeners.iter().any(|one| one.port == TASKD);
     Ok(match addresses.first() {
         None if is_starting(pod, snapshot) => Verdict::unknown("the Pod has just started"),
+        None if port != TASKD && !has_manager => {
+            Verdict::unknown("the TaskD Manager, which starts it, doesn't listen")
+        }
         None => Verdict::fail(format!("nothing listens on port {port}")),
         Some(_) if addresses.iter().any(is_reached) => Verdict::pass(format!("it listens on port {port}")),
         Some(address) => {
@@ -163,7 +167,8 @@ fn listening(pod: &PodView<'_>, snapshot: &Snapshot, port: u16) -> Judged {
     })
 }
 
-fn processors(pod: &PodView<'_>, snapshot: &Snapshot) -> Judged {
+fn processors(pod: &PodView<'_>, pods: &JobPods<'_>) -> Judged {
+    let snapshot = pods.snapshot;
     let status = observed(pod, snapshot)?;
     let Some(connected) = status.connected else {
         return Err(Verdict::unknown("its node's agent can't read its sockets"));
@@ -174,12 +179,24 @@ fn processors(pod: &PodView<'_>, snapshot: &Snapshot) -> Judged {
     let seen = format!("{connected} of {devices} processes are connected");
     Ok(if usize::try_from(connected).is_ok_and(|connected| connected >= devices) {
         Verdict::pass("all processes are connected")
+    } else if !has_controller(pods) {
+        Verdict::unknown(format!("{seen}, since MindIO's controller doesn't listen"))
     } else if super::pods::is_unprocessed(pod) {
         Verdict::unknown(format!("{seen}, since the webhook didn't process it"))
     } else if is_starting(pod, snapshot) {
         Verdict::unknown(format!("{seen}, and the Pod has just started"))
     } else {
         Verdict::fail(seen)
+    })
+}
+
+/// Whether MindIO's controller may listen, as far as that is known.
+fn has_controller(pods: &JobPods<'_>) -> bool {
+    let mut first = pods.pods.iter().filter(|(_, pod)| pod.is_first());
+    first.all(|(_, pod)| {
+        let listening = observed(pod, pods.snapshot).ok().and_then(|status| status.listening.as_ref());
+        let port = pod.controller_port();
+        listening.is_none_or(|listeners| listeners.iter().any(|listener| listener.port == port))
     })
 }
 

@@ -1,11 +1,13 @@
 //! `swansong status`, and its rows as the cluster changes.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Stdio};
+use std::os::unix::fs::symlink;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use swansong_testcluster::{Cluster, Tier};
 
 use super::objects::{self, NAMESPACE, NODES, PODS};
 use super::world::World;
@@ -53,6 +55,21 @@ impl Drop for Watching {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_runs_it_as_a_plugin() {
+    let cluster = Cluster::start(Tier::Api).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    symlink(env!("CARGO_BIN_EXE_swansong"), folder.path().join("kubectl-swansong")).unwrap();
+    let mut kubectl = Command::new(&cluster.info().kubectl);
+    kubectl.args(["swansong", "doctor", "-o", "json"]).env("PATH", folder.path());
+    kubectl.env("KUBECONFIG", cluster.kubeconfig());
+    let output = tokio::task::spawn_blocking(move || kubectl.output().unwrap()).await.unwrap();
+    // Nothing is installed there.
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["checks"][0]["check"], "webhook-configuration");
 }
 
 fn event(uid: &Value, reason: &str) -> Value {
