@@ -3,6 +3,7 @@
 
 mod agents;
 mod breakages;
+mod breakages_on_nodes;
 mod bundle;
 mod change;
 mod fault;
@@ -51,8 +52,12 @@ async fn every_broken_link_is_named_and_no_other() {
     assert!(text.lines().count() < 50, "{text}");
     let mut problems = Vec::new();
     let (mut rows, mut links) = (0, BTreeSet::new());
-    let all =
-        [breakages::of_installation(), breakages::of_job(), breakages::of_pods(), breakages::of_agents()];
+    let all = [
+        breakages::of_installation(),
+        breakages::of_job(),
+        breakages::of_pods(),
+        breakages_on_nodes::of_agents(),
+    ];
     for (what, change, link, status) in all.into_iter().flatten() {
         let undo = change.apply(&world).await;
         let output = world.doctor(&JOB).await;

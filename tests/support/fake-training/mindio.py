@@ -83,12 +83,16 @@ class Controller:
 
     def report_and_wait(self, ranks):
         log("ranks %s reported as lost" % ranks)
+        # The lines of the real controller, by which `swansong doctor --last-fault` knows the course.
+        log("selected error ranks: %s, step: 1" % ranks)
+        log("wait Mindx notify stop train...")
         self.report_lost(ranks)
         with self.changed:
             ordered = self.changed.wait_for(lambda: self.state == "dumping", seconds(ORDER_TIMEOUT))
             if not ordered:
                 self.state = "ended"
                 log("no order within %d s: ended without a dump" % ORDER_TIMEOUT)
+                log("wait mindx wake up action ret:110")
 
     def save_and_exit(self):
         """The order to dump. Runs the whole dump and reports its result."""
@@ -97,6 +101,7 @@ class Controller:
                 return
             self.state = "dumping"
             self.changed.notify_all()
+        log("mindx calling notify to dump!")
         result = self.dump()
         self.report_result(result)
         time.sleep(seconds(EXIT_AFTER_DUMP))

@@ -41,7 +41,7 @@ const JOBS: [Job; 6] = [
     Job { name: "unprotected", first_npu: 10, annotations: &[UNPROTECTED], ..TWO_PODS },
 ];
 /// The lost rank is the first of its group.
-const TWO_PODS: Job = Job {
+pub(super) const TWO_PODS: Job = Job {
     name: "",
     pods: 2,
     npus_per_pod: 1,
@@ -148,18 +148,18 @@ async fn zero_touch(cluster: &Cluster, config: &str) {
 }
 
 /// Swansong by its manifests, a host with NPUs, and both fakes of ClusterD.
-struct Stage {
-    cluster: &'static Cluster,
-    clusterd: Arc<FakeClusterd>,
+pub(super) struct Stage {
+    pub(super) cluster: &'static Cluster,
+    pub(super) clusterd: Arc<FakeClusterd>,
     watching: tokio::task::JoinHandle<()>,
-    leader: Leader,
-    script: Script,
+    pub(super) leader: Leader,
+    pub(super) script: Script,
     agents: Agents,
     _host: Host,
 }
 
 impl Stage {
-    async fn start(cluster: &'static Cluster, image: &Path) -> Self {
+    pub(super) async fn start(cluster: &'static Cluster, image: &Path) -> Self {
         let client = cluster.client().await.unwrap();
         prepare(cluster).await;
         cluster.load_image(image).await.unwrap();
@@ -189,7 +189,7 @@ impl Stage {
     }
 
     /// Whether the job left a file, and what the agent says of its dump.
-    async fn expect(&self, job: &Training, has_file: bool, reasons: &[&str]) {
+    pub(super) async fn expect(&self, job: &Training, has_file: bool, reasons: &[&str]) {
         let logs = job.logs(self.cluster).await;
         assert_eq!(job.checkpoint().is_some(), has_file, "{}:\n{logs}", job.job.name);
         let client = self.cluster.client().await.unwrap();
@@ -199,7 +199,7 @@ impl Stage {
         }
     }
 
-    async fn stop(self, jobs: &[Training]) {
+    pub(super) async fn stop(self, jobs: &[Training]) {
         self.watching.abort();
         self.agents.stop().await;
         set_npus(self.cluster, 8).await;
@@ -218,7 +218,12 @@ async fn set_npus(cluster: &Cluster, count: u32) {
 }
 
 /// Passes the agent's fault on to the ClusterD that orders the dump, and waits for the end of the job.
-async fn fault_to_outcome(cluster: &Cluster, clusterd: &FakeClusterd, leader: &Leader, job: &Training) {
+pub(super) async fn fault_to_outcome(
+    cluster: &Cluster,
+    clusterd: &FakeClusterd,
+    leader: &Leader,
+    job: &Training,
+) {
     let npu = job.job.lost_npu();
     eventually(&format!("ClusterD ends the rank on NPU {npu}"), TIMEOUT, || async {
         let kills = clusterd.with(|core, _| core.ledger().kills.clone());

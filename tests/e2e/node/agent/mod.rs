@@ -1,5 +1,6 @@
 //! The agent on a real node, by its manifests.
 
+mod doctor;
 mod dump;
 mod faults;
 mod preload;
