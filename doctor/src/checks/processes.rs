@@ -11,8 +11,10 @@ use super::pod::PodView;
 use super::pods::JobPods;
 use crate::snapshot::{AgentStatus, ContainerVerdict, NodeSnapshot, PodVerdict, Snapshot, phase};
 
-/// For how long after its start a Pod's processes may still be starting, in milliseconds.
+/// For how long after the container's start the training may still be starting, in milliseconds.
 const STARTING: u64 = 5 * 60 * 1000;
+/// The same for the TaskD Manager, which the start script starts first.
+const MANAGER_STARTING: u64 = 60 * 1000;
 
 pub(super) fn check(pods: &JobPods<'_>, checks: &mut Checks) {
     let running = || pods.pods.iter().filter(|(_, pod)| phase(pod.pod) == "Running");
@@ -21,11 +23,13 @@ pub(super) fn check(pods: &JobPods<'_>, checks: &mut Checks) {
     };
     let snapshot = pods.snapshot;
     let mut add = |link, judged| checks.add_all(link, "Pods", judged);
-    // A Pod whose search fails doesn't run.
-    let searched = pods.pods.iter().filter(|(_, pod)| pod.is_searched());
+    // A Pod whose search can't run waits, or has failed.
+    let all = pods.job.pods.read().into_iter().flatten();
+    let all = all.map(|pod| (pod.metadata.name.as_deref().unwrap_or_default(), PodView::of(pod)));
+    let searched: Vec<(&str, PodView<'_>)> = all.filter(|(_, pod)| pod.is_searched()).collect();
     add(
         Link::LibrariesFound,
-        searched.map(|(name, pod)| (*name, image::libraries(pod, snapshot))).collect::<Vec<_>>(),
+        searched.iter().map(|(name, pod)| (*name, image::libraries(pod, snapshot))).collect::<Vec<_>>(),
     );
     add(Link::LauncherHookActive, each(&|pod| pod.has_hook().then(|| hook(pod, snapshot))));
     add(Link::Preload, each(&|pod| pod.has_preload().then(|| preload(pod, snapshot))));
@@ -38,10 +42,7 @@ pub(super) fn check(pods: &JobPods<'_>, checks: &mut Checks) {
         |pod: &PodView<'_>| pod.is_first().then(|| manager_environment(pod, snapshot)).flatten();
     add(Link::ManagerEnvironment, each(&environment));
     add(Link::ControllerListening, each(&controller));
-    add(
-        Link::ProcessorsConnected,
-        each(&|pod| pod.requests_devices().then(|| processors(pod, pods))),
-    );
+    add(Link::ProcessorsConnected, each(&|pod| pod.requests_devices().then(|| processors(pod, pods))));
 }
 
 /// Whether the agent sees a connection of the Pod to MindIO's controller.
@@ -155,7 +156,9 @@ fn listening(pod: &PodView<'_>, snapshot: &Snapshot, port: u16) -> Judged {
     };
     let has_manager = listeners.iter().any(|one| one.port == TASKD);
     Ok(match addresses.first() {
-        None if is_starting(pod, snapshot) => Verdict::unknown("the Pod has just started"),
+        None if is_starting(pod, snapshot, if port == TASKD { MANAGER_STARTING } else { STARTING }) => {
+            Verdict::unknown("the Pod has just started")
+        }
         None if port != TASKD && !has_manager => {
             Verdict::unknown("the TaskD Manager, which starts it, doesn't listen")
         }
@@ -183,7 +186,7 @@ fn processors(pod: &PodView<'_>, pods: &JobPods<'_>) -> Judged {
         Verdict::unknown(format!("{seen}, since MindIO's controller doesn't listen"))
     } else if super::pods::is_unprocessed(pod) {
         Verdict::unknown(format!("{seen}, since the webhook didn't process it"))
-    } else if is_starting(pod, snapshot) {
+    } else if is_starting(pod, snapshot, STARTING) {
         Verdict::unknown(format!("{seen}, and the Pod has just started"))
     } else {
         Verdict::fail(seen)
@@ -200,8 +203,15 @@ fn has_controller(pods: &JobPods<'_>) -> bool {
     })
 }
 
-fn is_starting(pod: &PodView<'_>, snapshot: &Snapshot) -> bool {
-    let started = pod.pod.status.as_ref().and_then(|status| status.start_time.as_ref());
+/// Whether the training container has started within this time, in milliseconds.
+fn is_starting(pod: &PodView<'_>, snapshot: &Snapshot, within: u64) -> bool {
+    let Some(status) = &pod.pod.status else { return false };
+    let name = pod.container.map(|container| container.name.as_str());
+    let mut containers = status.container_statuses.iter().flatten();
+    let container = containers.find(|container| Some(container.name.as_str()) == name);
+    let running = container.and_then(|container| container.state.as_ref()?.running.as_ref());
+    // Before its container starts, a Pod may pull its image for long.
+    let started = running.and_then(|running| running.started_at.as_ref()).or(status.start_time.as_ref());
     let started = started.and_then(|time| u64::try_from(time.0.as_millisecond()).ok());
-    started.is_some_and(|at| snapshot.taken_at.saturating_sub(at) < STARTING)
+    started.is_some_and(|at| snapshot.taken_at.saturating_sub(at) < within)
 }

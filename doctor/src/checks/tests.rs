@@ -264,6 +264,7 @@ fn search_for_libraries_is_judged_and_explains_a_pod_that_does_not_start() {
         ("LibrariesFound", "Running", Status::Pass, Status::Fail),
         ("LibrariesNotFound", "Running", Status::Warn, Status::Fail),
         ("LibrariesNotSearched", "Pending", Status::Fail, Status::Unknown),
+        ("LibrariesNotSearched", "Failed", Status::Fail, Status::Unknown),
         ("Other", "Running", Status::Unknown, Status::Fail),
         ("", "Running", Status::Unknown, Status::Fail),
     ] {
@@ -315,5 +316,42 @@ fn trainer_is_judged_by_the_agents_verdict() {
         let checks =
             run(&seen_by_agent(&injected_pod("Running"), &json!({"uid": "u", "containers": []}), &observed));
         assert_eq!(of(&checks, Link::Trainer).map(|check| check.status), Some(status), "{trainer}");
+    }
+}
+
+#[test]
+fn manager_and_training_have_time_to_start() {
+    for (seconds, manager, controller, processors) in [
+        (30, Status::Unknown, Status::Unknown, Status::Unknown),
+        (120, Status::Fail, Status::Unknown, Status::Unknown),
+        (600, Status::Fail, Status::Unknown, Status::Unknown),
+    ] {
+        let mut pod = injected_pod("Running");
+        let devices = json!({"devices": [{"device_id": "0"}]}).to_string();
+        pod["metadata"]["annotations"]["ascend.kubectl.kubernetes.io/ascend-910-configuration"] =
+            devices.into();
+        pod["metadata"]["annotations"]["hccl/rankIndex"] = "0".into();
+        let started = i64::try_from(NOW / 1000).expect("a time") - seconds;
+        let started = k8s_openapi::jiff::Timestamp::from_second(started).expect("a time").to_string();
+        // The image was pulled for an hour.
+        pod["status"]["startTime"] = "2026-11-01T00:00:00Z".into();
+        pod["status"]["containerStatuses"] = json!([{
+            "name": "ascend", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+            "state": {"running": {"startedAt": started}},
+        }]);
+        let observed = json!({"uid": "u", "listening": [], "connected": 0});
+        let checks = run(&seen_by_agent(&pod, &json!({"uid": "u", "containers": []}), &observed));
+        for (link, status) in [
+            (Link::ManagerListening, manager),
+            // What depends on the Manager isn't named beside it.
+            (Link::ControllerListening, controller),
+            (Link::ProcessorsConnected, processors),
+        ] {
+            assert_eq!(
+                of(&checks, link).map(|check| check.status),
+                Some(status),
+                "{link:?} after {seconds} s"
+            );
+        }
     }
 }
