@@ -7,6 +7,14 @@ use crate::marks::{Arg, Marks, has_mark, is_mark};
 /// flag itself.
 const WITH_VALUE: &str = include_str!("flags_with_value.txt");
 
+/// Whether argparse takes a word with blanks for a value where flags were meant.
+fn is_refused(text: &str) -> bool {
+    let first = text.split_whitespace().next().unwrap_or_default();
+    text.starts_with(char::is_whitespace) && !text.trim().starts_with(|c: char| c != '-')
+        || first.starts_with("--") && !first.contains('=')
+        || text.contains(" --")
+}
+
 /// The flags of a command line.
 #[derive(Debug, Default)]
 pub(crate) struct Flags {
@@ -31,6 +39,12 @@ impl Flags {
                     flags.hide(marks.origins(text));
                 }
                 flags.value(arg);
+            } else if text.contains(char::is_whitespace)
+                && is_refused(text)
+            {
+                // argparse takes it for a value, whatever flags are in it, and refuses the command.
+                let shown: String = text.trim().chars().take(40).collect();
+                flags.hide(format!("{shown:?}, which is one word because of its quotes or a backslash,"));
             } else if text.starts_with('-') && !is_number {
                 let (name, value) = match text.split_once('=') {
                     Some((name, value)) => (name, vec![Arg { text: value.to_owned(), open: arg.open }]),

@@ -45,12 +45,11 @@ impl Framework {
                 .then_some(Self::MindFormers);
         }
         let spec = flags.text("--spec").unwrap_or_default();
-        let in_places = |names: &[&str]| {
-            let mut all = places.iter().copied().chain([launch.program.as_str(), spec]);
-            all.any(|place| names.iter().any(|name| place.contains(name)))
-        };
+        // The program's own path says most; in a path its last folder does.
+        let all = [spec, launch.program.as_str()].into_iter().chain(places.iter().copied());
+        let named = all.flat_map(last_named).next();
         let has_any = |names: &str| flags.find(|flag| lists(names, flag)).is_some();
-        if has_any("--mm-model --mm-data --mm-tool") || in_places(&["MindSpeed-MM", "mindspeed_mm"]) {
+        if has_any("--mm-model --mm-data --mm-tool") || named == Some(Self::MindSpeedMm) {
             return Some(Self::MindSpeedMm);
         }
         let is_megatron =
@@ -58,23 +57,32 @@ impl Framework {
         if is_megatron {
             let is_llm = program.starts_with("posttrain_gpt")
                 || program == "train_fsdp2.py"
-                || in_places(&[
-                    "MindSpeed-LLM",
-                    "MindSpeed_LLM",
-                    "mindspeed_llm",
-                    "ModelLink",
-                    "examples/mcore/",
-                ])
                 || has_any(MINDSPEED_LLM_FLAGS);
-            return Some(match is_llm {
-                true => Self::MindSpeedLlm,
-                false if in_places(&["Megatron-LM", "megatron-lm", "Megatron_LM"]) => Self::MegatronLm,
-                false => Self::MegatronFamily,
-            });
+            return Some(if is_llm { Self::MindSpeedLlm } else { named.unwrap_or(Self::MegatronFamily) });
         }
         let trains = ["train", "tune", "sft", "main"].iter().any(|part| program.contains(part));
         (launch.is_distributed || trains).then_some(Self::Own)
     }
+}
+
+/// Parts of paths by which a framework is known.
+const NAMES: &[(&str, Framework)] = &[
+    ("MindSpeed-LLM", Framework::MindSpeedLlm),
+    ("MindSpeed_LLM", Framework::MindSpeedLlm),
+    ("mindspeed_llm", Framework::MindSpeedLlm),
+    ("ModelLink", Framework::MindSpeedLlm),
+    ("examples/mcore/", Framework::MindSpeedLlm),
+    ("MindSpeed-MM", Framework::MindSpeedMm),
+    ("mindspeed_mm", Framework::MindSpeedMm),
+    ("Megatron-LM", Framework::MegatronLm),
+    ("megatron-lm", Framework::MegatronLm),
+    ("Megatron_LM", Framework::MegatronLm),
+];
+
+/// The framework that is named last in a path.
+fn last_named(path: &str) -> Option<Framework> {
+    let places = NAMES.iter().filter_map(|(name, framework)| Some((path.rfind(name)?, *framework)));
+    places.max_by_key(|(at, _)| *at).map(|(_, framework)| framework)
 }
 
 /// How names of programs begin that don't train.

@@ -54,6 +54,8 @@ pub(crate) fn recognise(args: &[Arg], marks: &Marks) -> Option<Launch> {
         "msrun" => launch.of_msrun(args, marks),
         _ => {
             launch.is_distributed = true;
+            // Other launchers may change the environment and the flags.
+            launch.unsure.push(name.to_owned());
             let at = args.iter().position(is_program)?;
             launch.with_program(args, at)
         }
@@ -92,6 +94,7 @@ impl Launch {
                 "-c" => return None,
                 "-X" | "-W" => at += 2,
                 text if text.starts_with('-') => at += 1,
+                text if base_name(text) == "torchrun" => return self.of_torchrun(args, at + 1, marks),
                 _ => return self.with_program(args, at),
             }
         }

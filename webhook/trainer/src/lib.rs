@@ -101,7 +101,8 @@ pub fn read_process(
     let text = String::from_utf8_lossy(command_line);
     let words: Vec<&str> = text.trim_end_matches('\0').split('\0').collect();
     // A shell or launcher isn't the training; its processes are read one by one.
-    if program::base_name(words.first()?).starts_with("torchrun") {
+    let is_launcher = |word: &&str| program::base_name(word).starts_with("torchrun");
+    if words.iter().take(3).any(is_launcher) {
         return None;
     }
     let variables: Vec<(&str, Option<&str>)> =

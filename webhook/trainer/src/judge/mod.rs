@@ -19,6 +19,10 @@ const EXCLUDING: &[&str] =
     &["--swap-attention", "--swap-optimizer", "--use-dist-ckpt", "--disable-gloo-group"];
 const FULLY_SHARDED: &[&str] =
     &["--use-custom-fsdp", "--use-fsdp2", "--use-megatron-fsdp", "--use-torch-fsdp2"];
+/// Programs of MindSpeed-LLM with its training loop.
+const KNOWN_PROGRAMS: &[&str] = &["pretrain_gpt", "pretrain_mamba", "train_fsdp2"];
+/// Flags of Megatron-LM that read further arguments from a file.
+const ARGUMENT_FILES: &[&str] = &["--yaml-cfg", "--config-yaml", "--args-file"];
 /// What a program with MindIO's own API calls (the order of calls is in MindIO's API reference).
 const OWN_CALLS: &[&str] = &[
     "tft_init_processor",
@@ -148,7 +152,7 @@ impl Judge<'_> {
         if matches!(framework, Framework::MindSpeedLlm | Framework::MegatronFamily) {
             self.high_availability(has_hidden);
         }
-        self.entry_point();
+        self.entry_point(framework);
         self.save(has_hidden);
         if self.flags.has("--no-save-optim") {
             self.add(
@@ -178,7 +182,7 @@ impl Judge<'_> {
                 value => value.is_some_and(|value| {
                     value.split(',').any(|item| {
                         matches!(
-                            item.trim().to_lowercase().as_str(),
+                            item.to_lowercase().as_str(),
                             "dump" | "recover" | "retry" | "elastic-training"
                         )
                     })
@@ -228,7 +232,7 @@ impl Judge<'_> {
         }
     }
 
-    fn entry_point(&mut self) {
+    fn entry_point(&mut self, framework: Framework) {
         let program = base_name(&self.launch.program).to_owned();
         if program.starts_with("posttrain_") {
             self.add(
@@ -236,12 +240,27 @@ impl Judge<'_> {
                 format!("{program} is for post-training, which has no dying checkpoint: it trains, and nothing is saved"),
             );
         } else if let Some(stage) =
-            self.flags.text("--stage").filter(|stage| *stage != "pretrain").map(str::to_owned)
+            self.flags.get("--stage").map(|stage| self.marks.display(&stage.text)).filter(|stage| stage != "pretrain")
         {
             self.add(
                 Reason::FrameworkUnconfirmed,
-                format!("--stage {stage} is post-training, which has no dying checkpoint in newer releases of MindSpeed-LLM"),
+                format!("--stage {stage} may be post-training, which has no dying checkpoint in newer releases of MindSpeed-LLM"),
             );
+        } else if framework == Framework::MindSpeedLlm
+            && !KNOWN_PROGRAMS.contains(&program.trim_end_matches(".py"))
+        {
+            self.add(
+                Reason::FrameworkUnconfirmed,
+                format!("{program} isn't a program of MindSpeed-LLM that is known to have the dying checkpoint"),
+            );
+        }
+        for flag in ARGUMENT_FILES {
+            if self.flags.has(flag) {
+                self.add(Reason::UnknownArguments, format!("{flag} names a file that may set other flags"));
+            }
+        }
+        if self.flags.find(|flag| flag.starts_with("--deepspeed") || flag == "--zero-stage").is_some() {
+            self.add(Reason::FrameworkUnconfirmed, "the program runs under DeepSpeed, for which no document names the dying checkpoint");
         }
         let flag = self.flags.find(|flag| FULLY_SHARDED.contains(&flag)).map(str::to_owned);
         let sharded = flag.or_else(|| (program == "train_fsdp2.py").then_some(program));

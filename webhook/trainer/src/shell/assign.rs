@@ -60,8 +60,6 @@ impl Interpreter<'_> {
             return self.state.set(&name, Some(Value::Text(text)));
         }
         let new = if appends { self.append_value(&name, new) } else { new };
-        // What only the next command sees counts for the commands behind it as well: it is the safe side for flags, and
-        // the training is usually that command.
         self.state.set(&name, Some(new));
         if for_command {
             self.state.export(&name);
@@ -102,6 +100,11 @@ impl Interpreter<'_> {
         let mut lexer = Lexer::new(inner);
         loop {
             match lexer.next(false) {
+                // `[INDEX]=VALUE` has its place by the index.
+                Ok(Token::Word(word)) if word.raw.starts_with('[') && word.raw.contains("]=") => {
+                    let text = self.unknown("an array with indices", false);
+                    args.push(Arg { text, open: true });
+                }
                 Ok(Token::Word(word)) => args.extend(self.expand_word(&word.raw)),
                 Ok(Token::Newline) => {}
                 Ok(Token::End) => return args,
@@ -115,8 +118,19 @@ impl Interpreter<'_> {
     }
 
     pub(super) fn declare(&mut self, command: &str, words: &[Word]) {
-        let exports = command == "export" || words.iter().any(|word| word.raw.starts_with("-x"));
-        for word in words.iter().filter(|word| !word.raw.starts_with('-')) {
+        let options: String =
+            words.iter().filter(|word| word.raw.starts_with('-')).map(|word| word.raw.as_str()).collect();
+        let exports = command == "export" || options.contains('x');
+        let is_local = command == "local"
+            || matches!(command, "declare" | "typeset") && !options.contains('g') && !self.locals.is_empty();
+        if command != "export" && options.contains('n') {
+            // A reference to a variable, through which any variable may be set.
+            self.forget_variables(command);
+        }
+        for word in words.iter().filter(|word| !word.raw.starts_with(['-', '+'])) {
+            if is_local {
+                self.make_local(&word.raw);
+            }
             let name = if let Some((name, ..)) = assignment(&word.raw) {
                 let name = name.to_owned();
                 self.assign(&word.raw, false);
@@ -140,10 +154,28 @@ impl Interpreter<'_> {
                     _ => text,
                 }
             };
+            if command != "export" && options.contains(['i', 'l', 'u', 'c']) {
+                // Its value is changed whenever it is set.
+                let value = self.unknown(&format!("${name}"), options.contains('i'));
+                self.state.set(&name, Some(Value::Text(value)));
+            }
             if exports {
                 self.state.export(&name);
             }
         }
         self.status = Some(true);
+    }
+
+    /// Keeps the value that a variable has outside of the running function.
+    fn make_local(&mut self, word: &str) {
+        let name = assignment(word).map_or(word, |(name, ..)| name).to_owned();
+        let outer = self.state.variables.get(&name).cloned();
+        let Some(frame) = self.locals.last_mut() else { return };
+        if !frame.iter().any(|(other, _)| *other == name) {
+            frame.push((name.clone(), outer));
+        }
+        if assignment(word).is_none() && is_name(&name) {
+            self.state.set(&name, None);
+        }
     }
 }

@@ -4,33 +4,59 @@ use super::calls::is_script_name;
 use super::condition::decide;
 use super::lexer::{Word, is_name};
 use super::run::{Interpreter, has_output_file};
-use super::state::{End, Value};
-use super::tree::Redirect;
+use super::state::{End, Value, Variable};
+use super::tree::{Redirect, assignment};
 use crate::lint::Lint;
 use crate::marks::{Arg, has_mark};
 use crate::program::{base_name, is_interpreter, lists};
 
 /// Programs that run the command behind their own options.
-const WRAPPERS: &str = "builtin catchsegv chroot command docker dumb-init env exec gdb gosu ionice kubectl ltrace mpiexec mpirun \
-    msprof nice nohup nsys numactl orterun pdsh runuser script setsid srun stdbuf strace su sudo taskset \
-    tini time timeout unbuffer watch xargs";
+const WRAPPERS: &str = "apptainer builtin catchsegv cgexec chroot chrt command conda docker dumb-init env exec firejail flock gdb gosu \
+    ionice kubectl ltrace mamba micromamba mpiexec mpirun msprof nerdctl nice nohup nsenter nsys numactl orterun pipenv \
+    podman poetry proxychains proxychains4 runuser script setpriv setsid sg singularity srun stdbuf strace su sudo \
+    systemd-run taskset tini time timeout unbuffer unshare uv watch xargs xvfb-run";
+/// Of these, the ones that have a command as the text behind `-c`.
+const WITH_TEXT: &str = "flock runuser script sg su";
+/// Programs that run a command on other machines.
+const REMOTE: &str = "clush dsh parallel-ssh pdsh pssh rsh ssh sshpass";
 /// Programs that print one word.
 const PRINT_ONE_WORD: &str = "arch date expr hostname mktemp nproc pwd readlink realpath uname wc whoami";
 
 impl Interpreter<'_> {
     pub(super) fn run_simple(&mut self, assignments: &[Word], words: &[Word], redirects: &[Redirect]) {
         self.lint_blanks(words);
-        for word in assignments {
-            self.assign(&word.raw, !words.is_empty());
-        }
         let Some(first) = words.first() else {
+            for word in assignments {
+                self.assign(&word.raw, false);
+            }
             self.status = Some(true);
             return;
         };
         if matches!(first.raw.as_str(), "export" | "declare" | "typeset" | "local" | "readonly") {
             return self.declare(&first.raw, &words[1..]);
         }
+        // The words have the values from before the assignments, which only the command sees.
         let args = self.expand_words(words);
+        let names: Vec<&str> =
+            assignments.iter().filter_map(|word| Some(assignment(&word.raw)?.0)).collect();
+        let outer: Vec<Option<Variable>> =
+            names.iter().map(|name| self.state.variables.get(*name).cloned()).collect();
+        for word in assignments {
+            self.assign(&word.raw, !args.is_empty());
+        }
+        let is_lasting = args.is_empty();
+        self.run_expanded(args, redirects);
+        if !is_lasting {
+            for (name, value) in names.into_iter().zip(outer) {
+                match value {
+                    Some(value) => self.state.variables.insert(name.to_owned(), value),
+                    None => self.state.variables.remove(name),
+                };
+            }
+        }
+    }
+
+    fn run_expanded(&mut self, args: Vec<Arg>, redirects: &[Redirect]) {
         let document = redirects.iter().find_map(|redirect| redirect.document.as_ref());
         if let (Some(document), Some(_), [Arg { text, .. }]) = (document, &self.output, args.as_slice())
             && text == "cat"
@@ -63,19 +89,27 @@ impl Interpreter<'_> {
             self.lint(Lint::FlagAsCommand, first.text.clone());
             return;
         }
-        if let Some(body) = self.state.functions.get(&first.text).cloned() {
+        if let Some(bodies) = self.state.functions.get(&first.text).cloned() {
             args.remove(0);
-            return self.call_function(&body, args);
+            return self.call_functions(&bodies, &args);
         }
-        let builtin = self.run_builtin(&name, &args);
+        let builtin = self.run_builtin(&name, &args, redirects);
         if builtin {
             return;
         }
         if matches!(name.as_str(), "bash" | "sh" | "dash" | "ksh" | "zsh" | "ash") {
             return self.run_shell(&args, redirects);
         }
-        if matches!(name.as_str(), "ssh" | "sshpass") {
+        if lists(REMOTE, name.as_str()) {
             return self.run_remote(&args, redirects);
+        }
+        if lists(WITH_TEXT, name.as_str())
+            && let Some(at) = args.iter().position(|arg| matches!(arg.text.as_str(), "-c" | "--command"))
+            && let Some(script) = args.get(at + 1).map(|arg| arg.text.clone())
+        {
+            let child = self.state.of_child("bash".to_owned(), Some(Vec::new()));
+            let file = self.file.clone();
+            return self.in_child(child, |shell| shell.run_text(&file, &script));
         }
         if lists(WRAPPERS, name.as_str()) {
             return self.run_wrapped(&name, &args, redirects);
@@ -86,6 +120,11 @@ impl Interpreter<'_> {
         if is_interpreter(&name) {
             self.count_managers(&args);
             self.start(args);
+        } else if starts_training(&args) {
+            // A program that isn't known, with a training behind it.
+            self.start(args);
+        } else {
+            self.note_changed_files(&name, &args);
         }
         self.print_unknown(&name, lists(PRINT_ONE_WORD, name.as_str()));
     }
@@ -95,16 +134,20 @@ impl Interpreter<'_> {
         let combinations = self.marks.resolve(args.clone(), 8).unwrap_or_default();
         let is_decided = |args: &Vec<Arg>| args.first().is_none_or(|first| !has_mark(&first.text));
         if !combinations.is_empty() && combinations.iter().all(is_decided) {
-            let before = self.state.clone();
+            let printed = self.printed();
             let mut ends = Vec::new();
             for args in combinations {
+                let before = self.snapshot();
                 self.run_args(args, redirects);
-                ends.push(std::mem::replace(&mut self.state, before.clone()));
+                ends.push(std::mem::replace(&mut self.state, before));
             }
-            // They differ in what they start at most.
             if let Some(end) = ends.pop() {
                 self.state = end;
             }
+            if !ends.is_empty() {
+                self.doubt_output(printed);
+            }
+            self.join(ends);
             self.status = None;
             return;
         }
@@ -122,7 +165,7 @@ impl Interpreter<'_> {
     }
 
     /// Whether `name` is a builtin, which has been run then.
-    fn run_builtin(&mut self, name: &str, args: &[Arg]) -> bool {
+    fn run_builtin(&mut self, name: &str, args: &[Arg], redirects: &[Redirect]) -> bool {
         let text = |at: usize| args.get(at).map(|arg| arg.text.as_str());
         self.status = Some(true);
         match name {
@@ -130,16 +173,14 @@ impl Interpreter<'_> {
             "false" => self.status = Some(false),
             "exit" => self.state.end = Some(End::Exit),
             "return" => self.state.end = Some(End::Return),
-            "break" => self.state.end = Some(End::Iteration { breaks: true }),
-            "continue" => self.state.end = Some(End::Iteration { breaks: false }),
-            "cd" | "pushd" => {
-                let folder = text(1).unwrap_or_default();
-                if folder.starts_with('/') {
-                    self.state.folder.clear();
+            "break" | "continue" => {
+                if text(1).is_some_and(|count| count != "1") {
+                    self.give_up(&format!("{}line {}: {name} of several loops isn't read", self.place(), self.line));
                 }
-                self.state.folder = format!("{}/{folder}", self.state.folder);
-                self.state.folder.truncate(self.state.folder.floor_char_boundary(4096));
+                self.state.end = Some(End::Iteration { breaks: name == "break" });
             }
+            "cd" | "pushd" => self.change_folder(text(1).unwrap_or("~")),
+            "popd" => self.state.folder.clear(),
             "[" | "test" => {
                 let end = if name == "[" { args.len().saturating_sub(1).max(1) } else { args.len() };
                 self.status = decide(&args[1..end], false);
@@ -155,13 +196,25 @@ impl Interpreter<'_> {
                 });
             }
             "unset" => {
-                for arg in &args[1..] {
+                for arg in args[1..].iter().filter(|arg| !arg.text.starts_with('-')) {
                     if arg.text == "LD_PRELOAD" {
                         self.lint(Lint::PreloadOverwritten, "");
                     }
-                    self.state.set(&arg.text, None);
+                    match arg.text.split_once('[') {
+                        // An element of an array.
+                        Some((name, _)) => {
+                            let value = self.unknown(&format!("${{{name}[@]}}"), false);
+                            self.state.set(name, Some(Value::Text(value)));
+                        }
+                        None if has_mark(&arg.text) => self.forget_variables("unset"),
+                        None => {
+                            self.state.set(&arg.text, None);
+                            self.state.functions.remove(&arg.text);
+                        }
+                    }
                 }
             }
+            "read" if self.read_document(&args[1..], redirects) => {}
             "read" | "getopts" | "mapfile" | "readarray" => {
                 for arg in args[1..].iter().filter(|arg| is_name(&arg.text)) {
                     let value = self.unknown(&format!("${} ({name})", arg.text), false);
@@ -196,9 +249,41 @@ impl Interpreter<'_> {
                 self.line = line;
             }
             "source" | "." => self.source(&args[1..]),
-            "echo" | "printf" | "basename" | "dirname" | "seq" => self.print(name, &args[1..]),
+            "echo" | "printf" | "basename" | "dirname" | "seq" | "cat" => {
+                self.note_changed_files(name, args);
+                self.print(name, &args[1..]);
+            }
             _ => return false,
         }
+        true
+    }
+
+    fn change_folder(&mut self, folder: &str) {
+        if folder.starts_with(['/', '~', '-']) || folder.is_empty() {
+            self.state.folder.clear();
+        }
+        for part in folder.trim_start_matches(['~', '-']).split('/') {
+            let own = self.state.folder.rsplit('/').next().unwrap_or_default();
+            match part {
+                "" | "." => {}
+                ".." if !own.is_empty() && own != ".." && !has_mark(own) => {
+                    let end = self.state.folder.len() - own.len();
+                    self.state.folder.truncate(end.saturating_sub(1));
+                }
+                part => self.state.folder = format!("{}/{part}", self.state.folder),
+            }
+        }
+        self.state.folder.truncate(self.state.folder.floor_char_boundary(4096));
+    }
+
+    /// `read -d '' NAME` of a here-document sets all of its text; whether it was such a command.
+    fn read_document(&mut self, args: &[Arg], redirects: &[Redirect]) -> bool {
+        let reads_all = args.windows(2).any(|two| two[0].text.ends_with('d') && two[0].text.starts_with('-') && two[1].text.is_empty());
+        let document = redirects.iter().find_map(|redirect| redirect.document.as_ref());
+        let (Some(document), Some(name)) = (document.filter(|_| reads_all), args.last()) else { return false };
+        let text = if document.quoted { document.text.clone() } else { self.expand_text(&document.text, true) };
+        self.state.set(&name.text, Some(Value::Text(text.trim().to_owned())));
+        self.status = None;
         true
     }
 
@@ -242,6 +327,11 @@ impl Interpreter<'_> {
             .filter(|text| !matches!(*text, "-n" | "-e" | "-w"))
             .collect();
         let is_known = args.iter().all(|arg| arg.known().is_some());
+        if name == "cat" {
+            let found = if let [path] = words.as_slice() { self.find(path) } else { None };
+            let Some((_, text)) = found else { return self.print_unknown(name, false) };
+            return self.output.get_or_insert_default().push_str(&text);
+        }
         let text = match (name, words.as_slice()) {
             ("echo", _) => words.join(" ") + "\n",
             ("printf", [format]) if !format.contains(['%', '\\']) => (*format).to_owned(),
@@ -257,6 +347,12 @@ impl Interpreter<'_> {
         };
         self.output.get_or_insert_default().push_str(&text);
     }
+}
+
+/// Whether the words behind the first are a launcher with a program.
+fn starts_training(args: &[Arg]) -> bool {
+    let mut behind = args.iter().skip(1).skip_while(|arg| !is_interpreter(base_name(&arg.text)));
+    behind.next().is_some() && behind.any(|arg| arg.text.ends_with(".py"))
 }
 
 fn sequence(first: &str, last: &str) -> String {

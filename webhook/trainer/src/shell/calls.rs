@@ -1,18 +1,27 @@
 //! Calls of other scripts and shells.
 
+use std::rc::Rc;
+
 use super::run::Interpreter;
-use super::state::{State, Value};
+use super::state::{End, State, Value};
 use super::tree::{Redirect, assignment};
 use crate::Source;
 use crate::lint::Lint;
-use crate::marks::{Arg, has_mark};
+use crate::marks::{Arg, clean, has_mark};
 use crate::program::{base_name, is_interpreter, lists};
 
 /// Folders and files of CANN, conda and the distribution, which set paths only.
-const ENVIRONMENT_SCRIPTS: &[&str] = &["/usr/local/Ascend/", "/etc/", "/opt/"];
+const ENVIRONMENT_SCRIPTS: &[&str] =
+    &["/usr/local/Ascend/", "/etc/profile", "/etc/bash", "/opt/conda/", "/opt/miniconda", "/opt/anaconda"];
 
-const ENVIRONMENT_SCRIPT_NAMES: &str =
-    "set_env.sh set_env.bash setenv.bash activate conda.sh .bashrc .bash_profile .profile";
+const ENVIRONMENT_SCRIPT_NAMES: &str = "activate conda.sh .bashrc .bash_profile .profile";
+/// CANN's, below a folder with one of [`ENVIRONMENT_FOLDERS`] in its path. A file of this name elsewhere may set anything.
+const CANN_SCRIPT_NAMES: &str = "set_env.sh set_env.bash setenv.bash setenv.sh";
+const ENVIRONMENT_FOLDERS: &[&str] = &["ascend", "cann", "nnal", "/atb"];
+
+/// Options with a value, of ssh and of programs that run a command on many machines.
+const SSH_OPTIONS: &str = "-p -i -o -l -F -J -L -R -D -E -S -W -b -c -m";
+const PARALLEL_OPTIONS: &str = "-w -g -f -t -u -x -l -p -H -h -O -o -e --hosts --hostfile --nodes";
 
 pub(super) fn is_script_name(name: &str) -> bool {
     [".sh", ".bash", ".ksh"].iter().any(|ending| name.ends_with(ending))
@@ -23,6 +32,7 @@ impl Interpreter<'_> {
     pub(super) fn source(&mut self, args: &[Arg]) {
         let Some(path) = args.first().map(|arg| arg.text.clone()) else { return };
         if let Some((name, text)) = self.find(&path) {
+            let text = text.to_string();
             let outer = (args.len() > 1).then(|| self.state.arguments.replace(args[1..].to_vec()));
             self.with_return(|shell| shell.run_text(&name, &text));
             if let Some(arguments) = outer {
@@ -36,7 +46,9 @@ impl Interpreter<'_> {
         let is_known = !has_mark(base_name(&path));
         if is_known
             && (ENVIRONMENT_SCRIPTS.iter().any(|folder| path.starts_with(folder))
-                || lists(ENVIRONMENT_SCRIPT_NAMES, base_name(&path)))
+                || lists(ENVIRONMENT_SCRIPT_NAMES, base_name(&path))
+                || lists(CANN_SCRIPT_NAMES, base_name(&path))
+                    && ENVIRONMENT_FOLDERS.iter().any(|folder| shown.to_ascii_lowercase().contains(folder)))
         {
             return;
         }
@@ -61,12 +73,25 @@ impl Interpreter<'_> {
     }
 
     /// A file that an earlier command wrote, or one of the input: by its path, or by its name if only one has it.
-    fn find(&self, path: &str) -> Option<(String, String)> {
-        if let Some((name, text)) = self.written.iter().rev().find(|(name, _)| name == path) {
-            return Some((name.clone(), text.clone()));
+    pub(super) fn find(&self, path: &str) -> Option<(String, Rc<str>)> {
+        let wanted = path.trim_start_matches("./");
+        let is_same = |written: &str| {
+            let written = written.trim_start_matches("./");
+            written == wanted
+                || written.ends_with(&format!("/{wanted}"))
+                || wanted.ends_with(&format!("/{written}"))
+        };
+        let mut written = self.state.written.iter().filter(|(written, _)| is_same(written));
+        if let Some((name, text)) = written.next() {
+            // Of several files the path decides.
+            let text = match self.state.written.get(path) {
+                Some(text) => text,
+                None if written.next().is_none() => text,
+                None => return None,
+            };
+            return Some((name.clone(), Rc::clone(text.as_ref()?)));
         }
         let exact = self.sources.iter().find(|source| source.path == path);
-        let wanted = path.trim_start_matches("./");
         let mut same_end = self.sources.iter().filter(|source| {
             let have = source.path.trim_start_matches("./");
             have.ends_with(&format!("/{wanted}")) || wanted.ends_with(&format!("/{have}")) || have == wanted
@@ -76,9 +101,9 @@ impl Interpreter<'_> {
             let first = found.next();
             first
                 .filter(|_| found.next().is_none())
-                .map(|source| (source.path.to_owned(), source.text.to_owned()))
+                .map(|source| (source.path.to_owned(), Rc::from(clean(source.text))))
         };
-        let exact = exact.map(|source| (source.path.to_owned(), source.text.to_owned()));
+        let exact = exact.map(|source| (source.path.to_owned(), Rc::from(clean(source.text))));
         let by_end = exact.or_else(|| only(Box::new(same_end.by_ref())));
         by_end.or_else(|| only(Box::new(same_name.by_ref())))
     }
@@ -123,17 +148,11 @@ impl Interpreter<'_> {
             if options.contains('c') && !options.starts_with('-') {
                 let Some(script) = args.get(at).cloned() else { return };
                 let file = self.file.clone();
-                let line = self.line;
                 let mut child = self.state.of_child(String::new(), None);
                 child.arguments = Some(args.iter().skip(at + 2).cloned().collect());
                 child.has_pipefail = pipefail;
                 child.script = args.get(at + 1).map_or_else(|| "bash".to_owned(), |name| name.text.clone());
-                let outer = std::mem::replace(&mut self.state, child);
-                self.run_text(&file, &script.text);
-                let managers = self.state.managers;
-                self.state = State { managers, ..outer };
-                (self.line, self.status) = (line, None);
-                return;
+                return self.in_child(child, |shell| shell.run_text(&file, &script.text));
             }
         }
         match args.get(at) {
@@ -150,8 +169,15 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Runs the here-document of a command.
+    /// Runs what a shell reads from its standard input.
     fn run_document(&mut self, redirects: &[Redirect]) {
+        if let Some((text, name)) = self.document(redirects) {
+            self.run_child(&name, &text, Some(Vec::new()), false);
+        }
+    }
+
+    /// The text that a command reads from its standard input, and the file that it is in.
+    fn document(&mut self, redirects: &[Redirect]) -> Option<(String, String)> {
         for redirect in redirects {
             let text = match (&redirect.document, redirect.operator) {
                 (Some(document), _) if document.quoted => document.text.clone(),
@@ -159,45 +185,48 @@ impl Interpreter<'_> {
                 (None, "<<<") => self.expand_text(&redirect.target.raw, false),
                 (None, "<") => {
                     let path = self.expand_text(&redirect.target.raw, false);
-                    return self.call_script(&path, Vec::new(), false);
+                    let Some((name, text)) = self.find(&path) else {
+                        let shown = self.marks.display(&path);
+                        self.miss(&shown);
+                        return None;
+                    };
+                    return Some((text.to_string(), name));
                 }
                 _ => continue,
             };
-            let file = self.file.clone();
-            self.run_child(&file, &text, Some(Vec::new()), false);
+            return Some((text, self.file.clone()));
         }
+        None
     }
 
     /// `ssh HOST COMMAND`: the variables of this shell stay here.
     pub(super) fn run_remote(&mut self, args: &[Arg], redirects: &[Redirect]) {
-        let start = args.iter().position(|arg| base_name(&arg.text) == "ssh").map_or(1, |at| at + 1);
+        let is_ssh = |arg: &Arg| base_name(&arg.text) == "ssh";
+        let start = args.iter().position(is_ssh).map_or(1, |at| at + 1);
+        // ssh has the host as a word; the others have it behind an option.
+        let hosts = usize::from(args.iter().any(is_ssh) || args.first().is_some_and(|arg| base_name(&arg.text) == "rsh"));
         let mut at = start;
         while let Some(arg) = args.get(at) {
             if !arg.text.starts_with('-') {
                 break;
             }
-            at += if ["-p", "-i", "-o", "-l", "-F", "-J", "-L", "-R", "-b", "-c"].contains(&arg.text.as_str())
-            {
-                2
-            } else {
-                1
-            };
+            let has_value = lists(if hosts == 1 { SSH_OPTIONS } else { PARALLEL_OPTIONS }, &arg.text);
+            at += if has_value { 2 } else { 1 };
         }
-        let command: Vec<&str> = args.iter().skip(at + 1).map(|arg| arg.text.as_str()).collect();
-        let (command, file, line) = (command.join(" "), self.file.clone(), self.line);
+        let command: Vec<&str> = args.iter().skip(at + hosts).map(|arg| arg.text.as_str()).collect();
+        let (command, file) = (command.join(" "), self.file.clone());
+        // The variables of this shell stay here.
         let mut child = State::new("bash".to_owned(), Some(Vec::new()), true);
         child.managers = self.state.managers;
-        let outer = std::mem::replace(&mut self.state, child);
-        if command.is_empty() || command.trim() == "bash -s" {
-            let documents: Vec<Redirect> = redirects.to_vec();
+        if command.is_empty() || command.trim().starts_with("bash -s") {
             // An unquoted document is expanded here.
-            self.state = outer.clone();
-            self.run_document(&documents);
+            if let Some((text, name)) = self.document(redirects) {
+                self.in_child(child, |shell| shell.run_text(&name, &text));
+            }
         } else {
-            self.run_text(&file, &command);
+            self.in_child(child, |shell| shell.run_text(&file, &command));
         }
-        self.state = outer;
-        (self.line, self.status) = (line, None);
+        self.status = None;
     }
 
     /// `nohup`, `numactl` and similar programs: the command begins at the first word that is a known program.
@@ -241,7 +270,12 @@ impl Interpreter<'_> {
             .skip(1)
             .position(|arg| has_mark(base_name(&arg.text)) && arg.open || is_command(arg))
         {
-            Some(at) => self.run_args(args[at + 1..].to_vec(), redirects),
+            Some(at) => {
+                self.run_args(args[at + 1..].to_vec(), redirects);
+                if name == "exec" {
+                    self.state.end = Some(End::Exit);
+                }
+            }
             None => self.print_unknown(name, false),
         }
     }
@@ -257,26 +291,59 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Keeps the text of a file that `cat`, `tee` or `echo` writes.
+    /// Keeps the text of a file that `cat`, `tee` or `echo` writes; what others write isn't known.
     pub(super) fn write_file(&mut self, args: &[Arg], redirects: &[Redirect]) {
         let name = args.first().map(|arg| arg.text.clone()).unwrap_or_default();
         let target = redirects.iter().find(|redirect| matches!(redirect.operator, ">" | ">>" | ">|"));
-        let Some(target) = target else { return };
-        let path = self.expand_text(&target.target.raw, false);
+        let (path, appends) = match target {
+            Some(target) => (self.expand_text(&target.target.raw, false), target.operator == ">>"),
+            None if name == "tee" => {
+                let files = args[1..].iter().filter(|arg| !arg.text.starts_with('-'));
+                let Some(file) = files.map(|arg| arg.text.clone()).next() else { return };
+                (file, args.iter().any(|arg| matches!(arg.text.as_str(), "-a" | "--append")))
+            }
+            None => return,
+        };
+        let is_source = self.sources.iter().any(|source| base_name(source.path) == base_name(&path));
+        let is_known = self.state.written.contains_key(&path);
+        if !is_source && !is_known && !is_script_name(base_name(&path)) {
+            return;
+        }
         let document = redirects.iter().find_map(|redirect| redirect.document.clone());
         let text = match (name.as_str(), document) {
-            ("cat", Some(document)) if document.quoted => document.text,
-            ("cat", Some(document)) => self.expand_text(&document.text, true),
+            ("cat" | "tee", Some(document)) if document.quoted => Some(document.text),
+            ("cat" | "tee", Some(document)) => Some(self.expand_text(&document.text, true)),
             ("echo", None) => {
-                args[1..].iter().map(|arg| arg.text.as_str()).collect::<Vec<_>>().join(" ") + "\n"
+                Some(args[1..].iter().map(|arg| arg.text.as_str()).collect::<Vec<_>>().join(" ") + "\n")
             }
+            _ => None,
+        };
+        let old = match self.state.written.get(&path) {
+            Some(old) => old.clone(),
+            None => self.find(&path).map(|(_, text)| text),
+        };
+        let text = match (text, old) {
+            (Some(text), Some(old)) if appends => Some(format!("{old}{text}")),
+            (Some(_), None) if appends && is_known => None,
+            (text, _) => text,
+        };
+        self.spend(text.as_ref().map_or(0, String::len));
+        self.state.written.insert(path, text.map(Rc::from));
+    }
+
+    /// Files of the input that a command changes aren't known any more.
+    pub(super) fn note_changed_files(&mut self, name: &str, args: &[Arg]) {
+        let targets = match name {
+            "sed" | "perl" if args.iter().any(|arg| arg.text.starts_with("-i") || arg.text.starts_with("-pi")) => args,
+            "patch" | "truncate" | "dd" | "envsubst" | "wget" | "curl" => args,
+            "cp" | "mv" | "ln" | "install" | "rsync" => &args[args.len().saturating_sub(1)..],
             _ => return,
         };
-        match self.written.iter_mut().find(|(name, _)| *name == path) {
-            Some((_, old)) if target.operator == ">>" => old.push_str(&text),
-            Some((_, old)) => *old = text,
-            None if is_script_name(base_name(&path)) => self.written.push((path, text)),
-            None => {}
+        for target in targets {
+            let is_source = self.sources.iter().any(|source| base_name(source.path) == base_name(&target.text));
+            if is_source || self.state.written.contains_key(&target.text) {
+                self.state.written.insert(target.text.clone(), None);
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Expands words: quotes, variables, arithmetic and command substitutions.
 
 use super::arithmetic;
+use super::braces;
 use super::lexer::{Word, part_length};
 use super::run::Interpreter;
 use super::state::Value;
@@ -13,6 +14,8 @@ pub(super) const ONE_WORD_VARIABLES: &str = "BASH_SOURCE HOME HOSTNAME LOCAL_RAN
     MINDX_SERVER_DOMAIN MINDX_SERVER_IP MINDX_TASK_ID MS_LOCAL_WORKER MS_NODE_RANK MS_ROLE MS_SCHED_HOST \
     MS_SCHED_PORT MS_WORKER_NUM NODE_RANK OLDPWD PATH POD_IP PPID PWD RANDOM RANK SECONDS TTP_PORT UID USER \
     VC_TASK_INDEX WORLD_SIZE XDL_IP";
+/// What separates words unless `IFS` is set.
+const DEFAULT_SEPARATORS: &str = " \t\n";
 /// A text that is longer than this isn't read.
 const MAX_TEXT: usize = 1 << 16;
 
@@ -36,6 +39,13 @@ impl Interpreter<'_> {
 
     /// The words that `raw` becomes.
     pub(super) fn expand_word(&mut self, raw: &str) -> Vec<Arg> {
+        match braces::expand(raw) {
+            Some(words) => words.iter().flat_map(|word| self.expand_fields(word)).collect(),
+            None => vec![Arg { text: self.unknown(raw, false), open: true }],
+        }
+    }
+
+    fn expand_fields(&mut self, raw: &str) -> Vec<Arg> {
         let mut fields = Fields { done: Vec::new(), current: None, joins: false };
         self.expand_into(raw, false, &mut fields);
         fields.done.extend(fields.current);
@@ -117,8 +127,18 @@ impl Interpreter<'_> {
     /// Appends an unquoted text, which ends words at its blanks.
     fn append_split(&mut self, text: &str, fields: &mut Fields) {
         self.spend(text.len());
+        let separators = match self.state.variables.get("IFS").and_then(|variable| variable.value.as_ref()) {
+            Some(Value::Text(separators)) => separators.clone(),
+            _ => DEFAULT_SEPARATORS.to_owned(),
+        };
+        if has_mark(&separators) || has_mark(text) && separators != DEFAULT_SEPARATORS {
+            let current = fields.current.get_or_insert_default();
+            current.text += &self.unknown("a text that is split at $IFS", false);
+            current.open = true;
+            return;
+        }
         for c in text.chars() {
-            if matches!(c, ' ' | '\t' | '\n') {
+            if separators.contains(c) {
                 fields.done.extend(fields.current.take());
             } else {
                 let current = fields.current.get_or_insert_default();
@@ -187,6 +207,7 @@ impl Interpreter<'_> {
                 return Some(count.map_or_else(|| self.unknown("$#", true), |count| count.to_string()));
             }
             "?" | "$" | "!" | "-" => return Some(self.unknown(&format!("${name}"), true)),
+            "IFS" if !self.state.variables.contains_key(name) => return Some(DEFAULT_SEPARATORS.to_owned()),
             _ => {}
         }
         if let Ok(number) = name.parse::<usize>() {

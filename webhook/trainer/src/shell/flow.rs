@@ -13,32 +13,43 @@ const MAX_ROUNDS: usize = 64;
 
 impl Interpreter<'_> {
     pub(super) fn run_conditional(&mut self, arms: &[(List, List)], otherwise: &List) {
+        let (line, printed) = (self.line, self.printed());
         let mut ends = Vec::new();
-        let line = self.line;
+        let mut decided = None;
         for (condition, body) in arms {
             self.run_list(condition);
             match self.status {
                 Some(false) => {}
                 Some(true) => {
-                    self.run_list(body);
-                    self.line = line;
-                    return self.join(ends);
+                    decided = Some(body);
+                    break;
                 }
-                None => {
-                    let before = self.state.clone();
-                    self.run_list(body);
-                    ends.push(std::mem::replace(&mut self.state, before));
-                }
+                None => ends.push(self.run_branch(body)),
             }
         }
-        self.run_list(otherwise);
+        self.run_list(decided.unwrap_or(otherwise));
+        self.end_branches(line, printed, ends);
+    }
+
+    /// Runs what may not run; the state at its end.
+    fn run_branch(&mut self, body: &List) -> State {
+        let before = self.snapshot();
+        self.run_list(body);
+        std::mem::replace(&mut self.state, before)
+    }
+
+    /// Joins the states of branches that began at `line` and when as much as `printed` was printed.
+    fn end_branches(&mut self, line: usize, printed: usize, ends: Vec<State>) {
         self.line = line;
+        if !ends.is_empty() {
+            self.doubt_output(printed);
+        }
         self.join(ends);
     }
 
     pub(super) fn run_case(&mut self, word: &Word, arms: &[(Vec<Word>, List)]) {
         let subject = self.expand_text(&word.raw, false);
-        let (mut ends, line) = (Vec::new(), self.line);
+        let (mut ends, line, printed) = (Vec::new(), self.line, self.printed());
         for (patterns, body) in arms {
             let matched = patterns.iter().map(|pattern| {
                 let pattern = self.expand_text(&pattern.raw, false);
@@ -60,18 +71,12 @@ impl Interpreter<'_> {
                 Some(false) => {}
                 Some(true) => {
                     self.run_list(body);
-                    self.line = line;
-                    return self.join(ends);
+                    break;
                 }
-                None => {
-                    let before = self.state.clone();
-                    self.run_list(body);
-                    ends.push(std::mem::replace(&mut self.state, before));
-                }
+                None => ends.push(self.run_branch(body)),
             }
         }
-        self.line = line;
-        self.join(ends);
+        self.end_branches(line, printed, ends);
     }
 
     pub(super) fn run_for(&mut self, name: &str, words: Option<&[Word]>, body: &List) {
@@ -79,19 +84,27 @@ impl Interpreter<'_> {
             Some(words) => self.expand_words(words),
             None => self.list_of_arguments(),
         };
-        let items: Vec<Arg> = items.iter().flat_map(range).collect();
         let is_known = |item: &Arg| !item.open && !has_mark(&item.text);
         if items.len() > MAX_ROUNDS || !items.iter().all(is_known) {
             return self.run_unknown_loop(body, Some(name));
         }
+        let mut breaks = Vec::new();
         for item in items {
             self.state.set(name, Some(Value::Text(item.text)));
             self.run_list(body);
-            if !self.has_next_round() {
-                return;
+            if !self.has_next_round(&mut breaks) {
+                break;
             }
         }
+        self.end_loop(breaks);
         self.status = Some(true);
+    }
+
+    /// Continues behind a loop, also with the states that left it earlier.
+    fn end_loop(&mut self, breaks: Vec<State>) {
+        if !breaks.is_empty() {
+            self.join(breaks);
+        }
     }
 
     fn list_of_arguments(&mut self) -> Vec<Arg> {
@@ -101,44 +114,60 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Ends a round of a loop; whether there may be another.
-    fn has_next_round(&mut self) -> bool {
-        match self.state.end {
-            Some(End::Iteration { breaks }) => {
-                self.state.end = None;
-                !breaks
-            }
-            Some(_) => false,
-            None => !self.is_exhausted(),
+    /// Ends a round of a loop; whether there may be another. States that may have left the loop go to `left`.
+    fn has_next_round(&mut self, left: &mut Vec<State>) -> bool {
+        let mut continues = Vec::new();
+        for mut state in self.take_parked(|end| matches!(end, End::Iteration { .. })) {
+            let breaks = state.end == Some(End::Iteration { breaks: true });
+            state.end = None;
+            if breaks { left.push(state) } else { continues.push(state) }
         }
+        match self.state.end {
+            Some(End::Iteration { breaks: true }) => {
+                self.state.end = None;
+                let Some(state) = continues.pop() else { return false };
+                left.push(std::mem::replace(&mut self.state, state));
+            }
+            Some(End::Iteration { breaks: false }) => self.state.end = None,
+            Some(_) => {
+                let Some(state) = continues.pop() else { return false };
+                self.parked.push(std::mem::replace(&mut self.state, state));
+            }
+            None => {}
+        }
+        self.join(continues);
+        !self.is_exhausted()
     }
 
     pub(super) fn run_while(&mut self, wanted: bool, condition: &List, body: &List) {
+        let mut breaks = Vec::new();
         for _ in 0..MAX_ROUNDS {
-            let before = self.state.clone();
+            let before = self.snapshot();
             self.run_list(condition);
             match self.status {
                 Some(status) if status == wanted => self.run_list(body),
                 Some(_) => {
+                    self.end_loop(breaks);
                     self.status = Some(true);
                     return;
                 }
-                None => return self.run_unknown_loop(body, None),
+                None => {
+                    self.run_unknown_loop(body, None);
+                    return self.end_loop(breaks);
+                }
             }
-            if !self.has_next_round() {
-                return;
-            }
-            // It never ends, or the end isn't visible.
-            if self.state.is_like(&before) {
-                return;
+            // The last of the three never ends, or its end isn't visible.
+            if !self.has_next_round(&mut breaks) || self.state.is_like(&before) {
+                return self.end_loop(breaks);
             }
         }
         self.run_unknown_loop(body, None);
+        self.end_loop(breaks);
     }
 
     /// Runs a body that may run any number of times: what it changes is unknown in it and behind it.
     fn run_unknown_loop(&mut self, body: &List, variable: Option<&str>) {
-        let before = self.state.clone();
+        let (before, printed) = (self.snapshot(), self.printed());
         if let Some(name) = variable {
             let text = self.unknown(&format!("${name}"), true);
             self.state.set(name, Some(Value::Text(text)));
@@ -164,11 +193,12 @@ impl Interpreter<'_> {
             let text = self.unknown(&origin, one_word);
             self.state.set(name, Some(Value::Text(text)));
         }
-        let unknown = self.state.clone();
+        let unknown = self.snapshot();
         self.run_list(body);
         self.take_parked(|end| matches!(end, End::Iteration { .. }));
-        let managers = self.state.managers;
-        self.state = State { managers, end: None, ..unknown };
+        let inner = std::mem::replace(&mut self.state, unknown.clone());
+        self.state = State { end: None, ..unknown.after(inner) };
+        self.doubt_output(printed);
         self.status = None;
     }
 
@@ -181,38 +211,48 @@ impl Interpreter<'_> {
 
     /// Calls a function, or runs a sourced file, whose `return` ends only itself.
     pub(super) fn with_return(&mut self, run: impl FnOnce(&mut Self)) {
-        let outer = std::mem::take(&mut self.parked);
+        let (outer, printed) = (std::mem::take(&mut self.parked), self.printed());
         run(self);
         let mut ends = self.take_parked(|end| end == End::Return);
         for state in ends.iter_mut().chain([&mut self.state]).filter(|state| state.end == Some(End::Return)) {
             state.end = None;
         }
         if !ends.is_empty() {
+            self.doubt_output(printed);
             self.join(ends);
         }
         self.parked.extend(outer);
     }
 
-    pub(super) fn call_function(&mut self, body: &Rc<List>, arguments: Vec<Arg>) {
+    /// Calls a function, of which several definitions may count.
+    pub(super) fn call_functions(&mut self, bodies: &[Rc<List>], arguments: &[Arg]) {
+        let [others @ .., last] = bodies else { return };
+        let (line, printed) = (self.line, self.printed());
+        let mut ends = Vec::new();
+        for body in others {
+            let before = self.snapshot();
+            self.call_function(body, arguments.to_vec());
+            ends.push(std::mem::replace(&mut self.state, before));
+        }
+        self.call_function(last, arguments.to_vec());
+        self.end_branches(line, printed, ends);
+    }
+
+    fn call_function(&mut self, body: &List, arguments: Vec<Arg>) {
         if self.depth == MAX_DEPTH {
             return self.give_up("calls within calls are too deep");
         }
         self.depth += 1;
         let outer = self.state.arguments.replace(arguments);
+        self.locals.push(Vec::new());
         self.with_return(|shell| shell.run_list(body));
+        for (name, value) in self.locals.pop().unwrap_or_default().into_iter().rev() {
+            match value {
+                Some(value) => self.state.variables.insert(name, value),
+                None => self.state.variables.remove(&name),
+            };
+        }
         self.state.arguments = outer;
         self.depth -= 1;
-    }
-}
-
-/// `{1..8}` becomes its numbers.
-fn range(item: &Arg) -> Vec<Arg> {
-    let bounds = item.text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-    let bounds = bounds.and_then(|bounds| bounds.split_once(".."));
-    match bounds.map(|(first, last)| (first.parse::<i64>(), last.parse::<i64>())) {
-        Some((Ok(first), Ok(last))) if last.saturating_sub(first) <= 1024 => {
-            (first..=last).map(|number| Arg::of(number.to_string())).collect()
-        }
-        _ => vec![item.clone()],
     }
 }

@@ -1,9 +1,11 @@
 //! Joins the states at the ends of branches.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
 
 use super::expand::ONE_WORD_VARIABLES;
 use super::state::{State, Value, Variable};
+use super::tree::List;
 use crate::marks::{Arg, Marks};
 use crate::program::lists;
 
@@ -41,16 +43,48 @@ pub(super) fn merge(marks: &mut Marks, origin: &str, states: Vec<State>) -> Opti
         if other.arguments != merged.arguments {
             merged.arguments = None;
         }
-        merged.functions.extend(other.functions);
+        merge_functions(&mut merged.functions, other.functions);
+        merge_written(&mut merged.written, other.written);
         merged.has_pipefail &= other.has_pipefail;
         merged.exports_all &= other.exports_all;
         merged.has_unknown_variables |= other.has_unknown_variables;
         merged.managers = merged.managers.max(other.managers);
-        if merged.folder.is_empty() {
-            merged.folder = other.folder;
+        // Which folder it is decides which program runs.
+        if merged.folder != other.folder {
+            merged.folder.clear();
         }
     }
     Some(merged)
+}
+
+/// A function that only one of the branches defines may not exist, which is one that does nothing.
+fn merge_functions(merged: &mut HashMap<String, Vec<Rc<List>>>, other: HashMap<String, Vec<Rc<List>>>) {
+    let nothing = || vec![Rc::new(List::new())];
+    for (name, bodies) in merged.iter_mut() {
+        if !other.contains_key(name) && bodies.iter().all(|body| !body.is_empty()) {
+            bodies.extend(nothing());
+        }
+    }
+    for (name, bodies) in other {
+        let known = merged.entry(name).or_insert_with(nothing);
+        for body in bodies {
+            if !known.iter().any(|other| Rc::ptr_eq(other, &body)) {
+                known.push(body);
+            }
+        }
+    }
+}
+
+fn merge_written(
+    merged: &mut HashMap<String, Option<Rc<str>>>,
+    mut other: HashMap<String, Option<Rc<str>>>,
+) {
+    for (path, text) in merged.iter_mut() {
+        if other.remove(path).as_ref() != Some(text) {
+            *text = None;
+        }
+    }
+    merged.extend(other.into_keys().map(|path| (path, None)));
 }
 
 fn join(marks: &mut Marks, origin: &str, values: &[Option<Value>]) -> Value {

@@ -5,6 +5,7 @@
 
 mod arithmetic;
 mod assign;
+mod braces;
 mod builtins;
 mod calls;
 mod condition;

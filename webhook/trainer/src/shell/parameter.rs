@@ -2,6 +2,7 @@
 
 use super::condition::matches;
 use super::expand::{Expanded, ONE_WORD_VARIABLES};
+use super::lexer::is_name;
 use super::run::Interpreter;
 use super::state::Value;
 use crate::marks::{Arg, has_mark, is_mark};
@@ -10,9 +11,11 @@ use crate::program::lists;
 impl Interpreter<'_> {
     /// `${…}`; `inner` is without the braces.
     pub(super) fn expand_parameter(&mut self, inner: &str, part: &str, quoted: bool) -> Expanded {
-        if inner.starts_with('!') || inner.len() > 1 && inner.starts_with('#') {
-            let one_word = inner.starts_with('#');
-            return Expanded::Text(self.unknown(part, one_word));
+        if let Some(name) = inner.strip_prefix('#').filter(|name| !name.is_empty()) {
+            return Expanded::Text(self.length(name, part));
+        }
+        if inner.starts_with('!') {
+            return Expanded::Text(self.unknown(part, false));
         }
         let end = match inner.chars().next() {
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
@@ -30,7 +33,13 @@ impl Interpreter<'_> {
             };
             rest = behind;
             if matches!(index, "@" | "*") {
-                let list = self.list_of(name, part);
+                let mut list = self.list_of(name, part);
+                if let Some(start) = rest.strip_prefix(':').and_then(|start| start.parse::<usize>().ok())
+                    && list.iter().take(start).all(|arg| !arg.open)
+                {
+                    list.drain(..start.min(list.len()));
+                    rest = "";
+                }
                 if rest.is_empty() {
                     let joins = quoted && index == "*";
                     let text = || list.iter().map(|arg| arg.text.as_str()).collect::<Vec<_>>().join(" ");
@@ -41,6 +50,8 @@ impl Interpreter<'_> {
             value = Some(self.element(name, index, part));
         } else if rest.is_empty() {
             return self.lookup_words(name, part);
+        } else if matches!(name, "@" | "*") {
+            return self.arguments_from(rest, part);
         }
         let unset = value.is_none();
         let value = value.unwrap_or_else(|| self.lookup(name, part));
@@ -67,6 +78,32 @@ impl Interpreter<'_> {
             },
             _ => Expanded::Text(self.transform(&value.unwrap_or_default(), operator, word, part)),
         }
+    }
+
+    /// `${@:2}`; other operators on all arguments aren't read.
+    fn arguments_from(&mut self, operator: &str, part: &str) -> Expanded {
+        let start = operator.strip_prefix(':').and_then(|start| start.trim().parse::<usize>().ok());
+        match (start.and_then(|start| start.checked_sub(1)), &self.state.arguments) {
+            (Some(start), Some(all)) if all.iter().take(start).all(|arg| !arg.open) => {
+                Expanded::Words(all.iter().skip(start).cloned().collect())
+            }
+            _ => Expanded::Words(vec![Arg { text: self.unknown(part, false), open: true }]),
+        }
+    }
+
+    /// `${#NAME}` and `${#NAME[@]}`.
+    fn length(&mut self, name: &str, part: &str) -> String {
+        let length = match name.strip_suffix("[@]").or_else(|| name.strip_suffix("[*]")) {
+            Some(name) => {
+                let list = self.list_of(name, part);
+                list.iter().all(|arg| !arg.open).then_some(list.len())
+            }
+            None if is_name(name) => {
+                self.lookup(name, part).filter(|text| !has_mark(text)).map(|text| text.chars().count())
+            }
+            None => None,
+        };
+        length.map_or_else(|| self.unknown(part, true), |length| length.to_string())
     }
 
     fn is_argument_known(&self, name: &str) -> bool {

@@ -1,5 +1,7 @@
 //! Makes commands of the words of a script.
 
+use std::rc::Rc;
+
 use super::lexer::{HereDocument, Lexer, SyntaxError, Token, Word};
 use super::tree::{AndOr, Command, Kind, List, Pipeline, Redirect, assignment, visit};
 
@@ -303,7 +305,7 @@ impl Parser<'_> {
                 vec![AndOr { first: Pipeline { commands, negated: false }, ..AndOr::default() }]
             }
         };
-        Ok(Kind::Function(name, body))
+        Ok(Kind::Function(name, Rc::new(body)))
     }
 
     fn test(&mut self) -> Result<Kind, SyntaxError> {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::condition::decide;
 use super::merge::merge;
 use super::parser::parse;
-use super::state::{End, State, Value};
+use super::state::{End, State, Value, Variable};
 use super::tree::{AndOr, Command, Kind, List, Pipeline, Redirect};
 use crate::Source;
 use crate::lint::{Lint, ScriptFinding};
@@ -56,13 +56,15 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) unread: Vec<String>,
     pub(super) sources: &'a [Source<'a>],
     pub(super) state: State,
-    /// Files that scripts write, with their text.
-    pub(super) written: Vec<(String, String)>,
+    /// Variables that running functions made local, with their values outside.
+    pub(super) locals: Vec<Vec<(String, Option<Variable>)>>,
     pub(super) file: String,
     pub(super) line: usize,
     pub(super) status: Option<bool>,
     /// What commands of a substitution print.
     pub(super) output: Option<String>,
+    /// Whether a branch that may run ended the shell.
+    may_exit: bool,
     /// Where the exit status of what runs now is lost in a pipe.
     pub(super) lost_status: Option<(String, usize)>,
     uses_pipestatus: bool,
@@ -85,11 +87,12 @@ impl<'a> Interpreter<'a> {
             unread: Vec::new(),
             sources,
             state: State::new(String::new(), call.arguments.clone(), call.has_unknown_variables),
-            written: Vec::new(),
+            locals: Vec::new(),
             file: String::new(),
             line: 0,
             status: None,
             output: None,
+            may_exit: false,
             lost_status: None,
             uses_pipestatus: false,
             parked: Vec::new(),
@@ -147,11 +150,39 @@ impl<'a> Interpreter<'a> {
     pub(super) fn run_child(&mut self, name: &str, text: &str, arguments: Option<Vec<Arg>>, pipefail: bool) {
         let mut child = self.state.of_child(name.to_owned(), arguments);
         child.has_pipefail = pipefail;
+        self.in_child(child, |shell| shell.run_text(name, text));
+    }
+
+    /// Runs another shell, which starts in the state `child`.
+    pub(super) fn in_child(&mut self, child: State, run: impl FnOnce(&mut Self)) {
         let outer = std::mem::replace(&mut self.state, child);
-        self.run_text(name, text);
-        let managers = self.state.managers;
-        self.state = State { managers, ..outer };
-        self.status = None;
+        let (line, locals) = (self.line, std::mem::take(&mut self.locals));
+        let parked = std::mem::take(&mut self.parked);
+        run(self);
+        let inner = std::mem::replace(&mut self.state, outer.clone());
+        self.state = outer.after(inner);
+        (self.line, self.locals, self.parked, self.status) = (line, locals, parked, None);
+    }
+
+    /// A copy of the state, which costs as much as it is large.
+    pub(super) fn snapshot(&mut self) -> State {
+        self.spend(self.state.size() / 64);
+        self.state.clone()
+    }
+
+    /// How much has been printed.
+    pub(super) fn printed(&self) -> usize {
+        self.output.as_ref().map_or(0, String::len)
+    }
+
+    /// What was printed since `start` may not have been printed.
+    pub(super) fn doubt_output(&mut self, start: usize) {
+        if self.printed() > start {
+            let mark = self.unknown("$(…), which depends on a condition", false);
+            let output = self.output.get_or_insert_default();
+            output.truncate(start);
+            output.push_str(&mark);
+        }
     }
 
     /// `file: ` of the script that runs.
@@ -255,8 +286,9 @@ impl<'a> Interpreter<'a> {
                 Some(status) if status != *wanted => {}
                 Some(_) => self.run_pipeline(pipeline),
                 None => {
-                    let before = self.state.clone();
+                    let (before, printed) = (self.snapshot(), self.printed());
                     self.run_pipeline(pipeline);
+                    self.doubt_output(printed);
                     self.join(vec![before]);
                     self.status = None;
                 }
@@ -292,19 +324,23 @@ impl<'a> Interpreter<'a> {
     }
 
     pub(super) fn in_subshell(&mut self, run: impl FnOnce(&mut Self)) {
-        let outer = self.state.clone();
+        let outer = self.snapshot();
         run(self);
-        let managers = self.state.managers;
-        self.state = State { managers, ..outer };
+        let inner = std::mem::replace(&mut self.state, outer.clone());
+        self.state = outer.after(inner);
     }
 
     /// Joins the present state with the states of other branches.
     pub(super) fn join(&mut self, mut states: Vec<State>) {
-        let present = self.state.clone();
+        if states.is_empty() {
+            return;
+        }
+        let present = self.snapshot();
         states.push(present);
         let (running, ended): (Vec<State>, Vec<State>) =
             states.into_iter().partition(|state| state.end.is_none());
         let exits = ended.iter().find(|state| state.end == Some(End::Exit)).cloned();
+        self.may_exit |= exits.is_some();
         self.parked.extend(ended.into_iter().filter(|state| state.end != Some(End::Exit)));
         let origin = format!("{}line {}", self.place(), self.line);
         match merge(&mut self.marks, &origin, running) {
@@ -333,7 +369,7 @@ impl<'a> Interpreter<'a> {
             Kind::While { wanted, condition, body } => self.run_while(*wanted, condition, body),
             Kind::Case(word, arms) => self.run_case(word, arms),
             Kind::Function(name, body) => {
-                self.state.functions.insert(name.clone(), Rc::new(body.clone()));
+                self.state.functions.insert(name.clone(), vec![Rc::clone(body)]);
                 self.status = Some(true);
             }
             Kind::Test(words) => {
@@ -365,10 +401,22 @@ impl<'a> Interpreter<'a> {
         if self.depth == MAX_DEPTH {
             return self.unknown(origin, false);
         }
+        if let Some(path) = script.trim_start().strip_prefix('<').filter(|path| !path.starts_with(['<', '('])) {
+            // `$(<FILE)`.
+            let path = self.expand_text(path.trim(), false);
+            return match self.find(&path) {
+                Some((_, text)) => text.trim_end_matches('\n').to_owned(),
+                None => self.unknown(origin, false),
+            };
+        }
         let outer = self.output.replace(String::new());
         let (line, lost) = (self.line, self.lost_status.take());
+        let may_exit = std::mem::take(&mut self.may_exit);
         let file = self.file.clone();
         self.in_subshell(|shell| shell.run_text(&file, script));
+        if std::mem::replace(&mut self.may_exit, may_exit) {
+            self.doubt_output(0);
+        }
         (self.line, self.lost_status) = (line, lost);
         let printed = std::mem::replace(&mut self.output, outer).unwrap_or_default();
         printed.trim_end_matches('\n').to_owned()

@@ -35,7 +35,8 @@ pub(super) enum End {
 #[derive(Debug, Clone)]
 pub(super) struct State {
     pub(super) variables: HashMap<String, Variable>,
-    pub(super) functions: HashMap<String, Rc<List>>,
+    /// The bodies of functions; several if it isn't known which definition counts.
+    pub(super) functions: HashMap<String, Vec<Rc<List>>>,
     /// `$1` and so on; `None` if they aren't known.
     pub(super) arguments: Option<Vec<Arg>>,
     /// The name of the script, `$0`.
@@ -49,6 +50,8 @@ pub(super) struct State {
     pub(super) has_unknown_variables: bool,
     /// How many TaskD Managers were started.
     pub(super) managers: usize,
+    /// Files that scripts write, by the path as it was written; `None` if their text isn't known.
+    pub(super) written: HashMap<String, Option<Rc<str>>>,
     pub(super) end: Option<End>,
 }
 
@@ -64,6 +67,7 @@ impl State {
             exports_all: false,
             has_unknown_variables,
             managers: 0,
+            written: HashMap::new(),
             end: None,
         }
     }
@@ -75,8 +79,14 @@ impl State {
             variables: exported.map(|(name, variable)| (name.clone(), variable.clone())).collect(),
             folder: self.folder.clone(),
             managers: self.managers,
+            written: self.written.clone(),
             ..Self::new(script, arguments, self.has_unknown_variables)
         }
+    }
+
+    /// The state of the outer shell after an inner one ended: what the inner one did outside of the shell stays.
+    pub(super) fn after(self, inner: Self) -> Self {
+        Self { managers: inner.managers, written: inner.written, ..self }
     }
 
     pub(super) fn set(&mut self, name: &str, value: Option<Value>) {
@@ -84,6 +94,17 @@ impl State {
             self.variables.entry(name.to_owned()).or_insert(Variable { value: None, is_exported: false });
         variable.value = value;
         variable.is_exported |= self.exports_all;
+    }
+
+    /// About how many bytes a copy takes.
+    pub(super) fn size(&self) -> usize {
+        let of_value = |variable: &Variable| match &variable.value {
+            Some(Value::Text(text)) => text.len(),
+            Some(Value::List(list)) => list.iter().map(|arg| arg.text.len() + size_of::<Arg>()).sum(),
+            None => 0,
+        };
+        let variables = self.variables.iter().map(|(name, variable)| name.len() + of_value(variable) + 64);
+        variables.sum::<usize>() + 64 * (self.functions.len() + self.written.len())
     }
 
     pub(super) fn export(&mut self, name: &str) {

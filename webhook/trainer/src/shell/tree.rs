@@ -1,5 +1,7 @@
 //! The commands of a script.
 
+use std::rc::Rc;
+
 use super::lexer::{HereDocument, Word, is_name};
 
 pub(super) type List = Vec<AndOr>;
@@ -48,7 +50,7 @@ pub(super) enum Kind {
         body: List,
     },
     Case(Word, Vec<(Vec<Word>, List)>),
-    Function(String, List),
+    Function(String, Rc<List>),
     /// The words of `[[ ]]`.
     Test(Vec<Word>),
     Arithmetic(String),
@@ -69,7 +71,8 @@ pub(super) fn visit(list: &mut List, change: &mut impl FnMut(&mut Command)) {
         for command in pipelines.flat_map(|pipeline| &mut pipeline.commands) {
             change(command);
             match &mut command.kind {
-                Kind::Group(list) | Kind::Subshell(list) | Kind::Function(_, list) => visit(list, change),
+                Kind::Group(list) | Kind::Subshell(list) => visit(list, change),
+                Kind::Function(_, list) => visit(Rc::make_mut(list), change),
                 Kind::For { body, .. } => visit(body, change),
                 Kind::While { condition, body, .. } => {
                     visit(condition, change);
