@@ -53,13 +53,22 @@ pub(crate) fn recognise(args: &[Arg], marks: &Marks) -> Option<Launch> {
         "torchrun" => launch.of_torchrun(args, 1, marks),
         "msrun" => launch.of_msrun(args, marks),
         _ => {
-            launch.is_distributed = true;
-            // Other launchers may change the environment and the flags.
+            // It may change the environment and the flags.
             launch.unsure.push(name.to_owned());
+            let inner = args.iter().skip(1).position(|arg| is_launcher(base_name(&arg.text)));
+            if let Some(inner) = inner.and_then(|at| recognise(&args[at + 1..], marks)) {
+                return Some(Launch { unsure: [launch.unsure, inner.unsure].concat(), ..inner });
+            }
+            launch.is_distributed = true;
             let at = args.iter().position(is_program)?;
             launch.with_program(args, at)
         }
     }
+}
+
+/// Launchers whose options are read.
+fn is_launcher(name: &str) -> bool {
+    matches!(name, "torchrun" | "msrun") || is_python(name)
 }
 
 fn is_program(arg: &Arg) -> bool {

@@ -118,6 +118,11 @@ impl Interpreter<'_> {
     }
 
     pub(super) fn declare(&mut self, command: &str, words: &[Word]) {
+        if command == "local" && self.locals.is_empty() {
+            // Outside of a function it sets nothing.
+            self.status = Some(false);
+            return;
+        }
         let options: String =
             words.iter().filter(|word| word.raw.starts_with('-')).map(|word| word.raw.as_str()).collect();
         let exports = command == "export" || options.contains('x');

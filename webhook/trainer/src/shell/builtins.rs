@@ -67,7 +67,8 @@ impl Interpreter<'_> {
             self.output.get_or_insert_default().push_str(&text);
             return;
         }
-        if has_output_file(redirects) {
+        let is_tee = args.first().is_some_and(|first| first.text == "tee");
+        if is_tee || has_output_file(redirects) {
             self.write_file(&args, redirects);
             let outer = self.output.take();
             self.run_args(args, redirects);
@@ -172,7 +173,9 @@ impl Interpreter<'_> {
             "true" | ":" | "wait" | "sleep" | "trap" | "ulimit" | "umask" | "hash" | "alias" => {}
             "false" => self.status = Some(false),
             "exit" => self.state.end = Some(End::Exit),
+            "return" if self.returns == 0 => {}
             "return" => self.state.end = Some(End::Return),
+            "break" | "continue" if self.loops == 0 => {}
             "break" | "continue" => {
                 if text(1).is_some_and(|count| count != "1") {
                     self.give_up(&format!("{}line {}: {name} of several loops isn't read", self.place(), self.line));

@@ -296,12 +296,12 @@ impl Interpreter<'_> {
         let name = args.first().map(|arg| arg.text.clone()).unwrap_or_default();
         let target = redirects.iter().find(|redirect| matches!(redirect.operator, ">" | ">>" | ">|"));
         let (path, appends) = match target {
-            Some(target) => (self.expand_text(&target.target.raw, false), target.operator == ">>"),
-            None if name == "tee" => {
-                let files = args[1..].iter().filter(|arg| !arg.text.starts_with('-'));
-                let Some(file) = files.map(|arg| arg.text.clone()).next() else { return };
+            _ if name == "tee" => {
+                let mut files = args[1..].iter().filter(|arg| !arg.text.starts_with('-'));
+                let Some(file) = files.next().map(|arg| arg.text.clone()) else { return };
                 (file, args.iter().any(|arg| matches!(arg.text.as_str(), "-a" | "--append")))
             }
+            Some(target) => (self.expand_text(&target.target.raw, false), target.operator == ">>"),
             None => return,
         };
         let is_source = self.sources.iter().any(|source| base_name(source.path) == base_name(&path));

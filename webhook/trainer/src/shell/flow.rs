@@ -79,6 +79,12 @@ impl Interpreter<'_> {
         self.end_branches(line, printed, ends);
     }
 
+    pub(super) fn in_loop(&mut self, run: impl FnOnce(&mut Self)) {
+        self.loops += 1;
+        run(self);
+        self.loops = self.loops.saturating_sub(1);
+    }
+
     pub(super) fn run_for(&mut self, name: &str, words: Option<&[Word]>, body: &List) {
         let items = match words {
             Some(words) => self.expand_words(words),
@@ -197,6 +203,11 @@ impl Interpreter<'_> {
         self.run_list(body);
         self.take_parked(|end| matches!(end, End::Iteration { .. }));
         let inner = std::mem::replace(&mut self.state, unknown.clone());
+        match inner.end {
+            Some(End::Return) => self.parked.push(inner.clone()),
+            Some(End::Exit) => self.may_exit = true,
+            _ => {}
+        }
         self.state = State { end: None, ..unknown.after(inner) };
         self.doubt_output(printed);
         self.status = None;
@@ -212,7 +223,9 @@ impl Interpreter<'_> {
     /// Calls a function, or runs a sourced file, whose `return` ends only itself.
     pub(super) fn with_return(&mut self, run: impl FnOnce(&mut Self)) {
         let (outer, printed) = (std::mem::take(&mut self.parked), self.printed());
+        self.returns += 1;
         run(self);
+        self.returns = self.returns.saturating_sub(1);
         let mut ends = self.take_parked(|end| end == End::Return);
         for state in ends.iter_mut().chain([&mut self.state]).filter(|state| state.end == Some(End::Return)) {
             state.end = None;
@@ -245,7 +258,10 @@ impl Interpreter<'_> {
         self.depth += 1;
         let outer = self.state.arguments.replace(arguments);
         self.locals.push(Vec::new());
+        // A `break` in a function doesn't leave the loop around its call.
+        let loops = std::mem::take(&mut self.loops);
         self.with_return(|shell| shell.run_list(body));
+        self.loops = loops;
         for (name, value) in self.locals.pop().unwrap_or_default().into_iter().rev() {
             match value {
                 Some(value) => self.state.variables.insert(name, value),

@@ -64,7 +64,7 @@ pub(crate) struct Interpreter<'a> {
     /// What commands of a substitution print.
     pub(super) output: Option<String>,
     /// Whether a branch that may run ended the shell.
-    may_exit: bool,
+    pub(super) may_exit: bool,
     /// Where the exit status of what runs now is lost in a pipe.
     pub(super) lost_status: Option<(String, usize)>,
     uses_pipestatus: bool,
@@ -72,6 +72,10 @@ pub(crate) struct Interpreter<'a> {
     pub(super) parked: Vec<State>,
     /// More than 0 while a round of a loop shows what it changes.
     pub(super) quiet: usize,
+    /// Loops of the running function or shell that a `break` may leave.
+    pub(super) loops: usize,
+    /// Functions and sourced files that a `return` may leave.
+    pub(super) returns: usize,
     pub(super) depth: usize,
     budget: usize,
 }
@@ -97,6 +101,8 @@ impl<'a> Interpreter<'a> {
             uses_pipestatus: false,
             parked: Vec::new(),
             quiet: 0,
+            loops: 0,
+            returns: 0,
             depth: 0,
             budget: BUDGET,
         };
@@ -158,7 +164,9 @@ impl<'a> Interpreter<'a> {
         let outer = std::mem::replace(&mut self.state, child);
         let (line, locals) = (self.line, std::mem::take(&mut self.locals));
         let parked = std::mem::take(&mut self.parked);
+        let (loops, returns) = (std::mem::take(&mut self.loops), std::mem::take(&mut self.returns));
         run(self);
+        (self.loops, self.returns) = (loops, returns);
         let inner = std::mem::replace(&mut self.state, outer.clone());
         self.state = outer.after(inner);
         (self.line, self.locals, self.parked, self.status) = (line, locals, parked, None);
@@ -307,8 +315,8 @@ impl<'a> Interpreter<'a> {
                 self.lost_status = Some((self.file.clone(), last.map_or(self.line, |last| last.line)));
             }
             for command in others {
-                let output = self.output.take().map(|_| String::new());
-                let outer = std::mem::replace(&mut self.output, output);
+                let outer = self.output.take();
+                self.output = outer.as_ref().map(|_| String::new());
                 self.in_subshell(|shell| shell.run_command(command));
                 self.output = outer;
             }
@@ -324,8 +332,9 @@ impl<'a> Interpreter<'a> {
     }
 
     pub(super) fn in_subshell(&mut self, run: impl FnOnce(&mut Self)) {
-        let outer = self.snapshot();
+        let (outer, parked) = (self.snapshot(), std::mem::take(&mut self.parked));
         run(self);
+        self.parked = parked;
         let inner = std::mem::replace(&mut self.state, outer.clone());
         self.state = outer.after(inner);
     }
@@ -365,8 +374,10 @@ impl<'a> Interpreter<'a> {
             Kind::Group(list) => self.run_list(list),
             Kind::Subshell(list) => self.in_subshell(|shell| shell.run_list(list)),
             Kind::If(arms, otherwise) => self.run_conditional(arms, otherwise),
-            Kind::For { name, words, body } => self.run_for(name, words.as_deref(), body),
-            Kind::While { wanted, condition, body } => self.run_while(*wanted, condition, body),
+            Kind::For { name, words, body } => self.in_loop(|shell| shell.run_for(name, words.as_deref(), body)),
+            Kind::While { wanted, condition, body } => {
+                self.in_loop(|shell| shell.run_while(*wanted, condition, body));
+            }
             Kind::Case(word, arms) => self.run_case(word, arms),
             Kind::Function(name, body) => {
                 self.state.functions.insert(name.clone(), vec![Rc::clone(body)]);

@@ -1,0 +1,5 @@
+#!/bin/bash
+# verdict: can't tell
+# reasons: UnknownArguments
+cd MindSpeed-LLM
+torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --use-distributed-optimizer --save /ckpt --yaml-cfg gpt.yaml

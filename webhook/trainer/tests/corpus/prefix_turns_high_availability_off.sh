@@ -1,0 +1,5 @@
+#!/bin/bash
+# verdict: can't
+# reasons: HighAvailabilityOff
+cd MindSpeed-LLM
+HIGH_AVAILABILITY= torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --use-distributed-optimizer --save /ckpt
