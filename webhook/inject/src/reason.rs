@@ -205,6 +205,15 @@ pub enum Reason {
         message = "Nothing; device faults are covered. Use several Pods if the loss of a node has to be."
     )]
     OnePod,
+    /// The Pods have several containers, for which MindCluster's process recovery isn't documented.
+    #[strum(message = "Run helpers as init containers with `restartPolicy: Always`, or test a dump.")]
+    SeveralContainers,
+    /// The rank table is mounted from a ConfigMap, with which MindCluster's process recovery fails.
+    #[strum(message = "Mount the folder of the rank table by hostPath, or leave it out.")]
+    RankTableFromConfigMap,
+    /// The memory volume at /dev/shm is smaller than the 16 GiB that MindCluster advises.
+    #[strum(message = "Raise `sizeLimit` to `16Gi`.")]
+    SharedMemorySmall,
     /// The training program stops at its start, because the annotation turns high availability on.
     #[strum(message = "Do what the warning says, or remove the annotation; docs/trainer.md lists the cases.")]
     TrainerWontStart,

@@ -10,6 +10,22 @@ view! {
         pub name: "name" => Slot<Text<'a>>,
         /// Fields of the Pod as files.
         pub downward_api: "downwardAPI" => Slot<DownwardApi<'a>>,
+        /// A folder that lives as long as the pod.
+        pub empty_dir: "emptyDir" => Slot<EmptyDir<'a>>,
+        /// The keys of a ConfigMap as files.
+        pub config_map: "configMap" => Slot<ConfigMapVolume<'a>>,
+    }
+
+    /// View of an emptyDir volume.
+    pub struct EmptyDir<'a> {
+        /// The most bytes it takes, as a quantity.
+        pub size_limit: "sizeLimit" => Slot<Text<'a>>,
+    }
+
+    /// View of a ConfigMap volume.
+    pub struct ConfigMapVolume<'a> {
+        /// The ConfigMap's name.
+        pub name: "name" => Slot<Text<'a>>,
     }
 
     /// View of a downward API volume.

@@ -43,3 +43,33 @@ fn job_of_one_pod_is_noted() {
     object["spec"]["replicaSpecs"]["Worker"]["replicas"] = json!(0);
     assert_eq!(run(WorkloadKind::AscendJob, &object, &Policy::default()).noted(), [Reason::OnePod]);
 }
+
+#[test]
+fn pods_that_mindcluster_advises_against_are_warned_about_once() {
+    let memory = |limit: &str| {
+        json!({"containers": [{"name": "ascend", "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm/"}]}],
+               "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": limit}}]})
+    };
+    let rank_table = |name: &str| {
+        json!({"containers": [{"name": "ascend", "volumeMounts": [{"name": "table", "mountPath": "/user/serverid"}]}],
+               "volumes": [{"name": "table", "configMap": {"name": name}}]})
+    };
+    let helper = json!({"name": "logs", "restartPolicy": "Always"});
+    for (pod, expected) in [
+        (memory("16Gi"), vec![]),
+        (memory("8Gi"), vec![Reason::SharedMemorySmall]),
+        (memory("17G"), vec![Reason::SharedMemorySmall]),
+        (memory("much"), vec![]),
+        (rank_table("rings-config-j"), vec![Reason::RankTableFromConfigMap]),
+        (rank_table("my-scripts"), vec![]),
+        (json!({"containers": [{"name": "ascend"}, {"name": "logs"}]}), vec![Reason::SeveralContainers]),
+        (json!({"containers": [{"name": "ascend"}], "initContainers": [helper]}), vec![]),
+    ] {
+        let mut object = job(json!({"a": "b"}), json!({}));
+        for replica in ["Master", "Worker"] {
+            object["spec"]["replicaSpecs"][replica]["template"]["spec"] = pod.clone();
+        }
+        let injected = run(WorkloadKind::AscendJob, &object, &Policy::default());
+        assert_eq!(injected.warned(), expected, "{object}");
+    }
+}
