@@ -4,16 +4,19 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use strum::{Display, EnumMessage, IntoStaticStr, VariantArray};
+use swansong_api::documented::Documented as _;
 use swansong_api::preload::LIBTASKD_IN_SITE;
+use swansong_trainer::TrainerReason;
 
 use crate::files::{FileError, FileFacts, ImageFiles};
+use crate::go_build::GoBuild;
 use crate::search::{Found, Search};
 
 /// The import that MindCluster's Dockerfile adds to torch's launcher.
 const PATCH: &str = "taskd.python.adaptor.patch";
 const RUN_PY: &str = "torch/distributed/run.py";
 /// Packages whose releases are reported, as their `dist-info` spells them.
-const PACKAGES: [&str; 5] = ["taskd", "mindio_ttp", "torch", "torch_npu", "mindspore"];
+const PACKAGES: [&str; 6] = ["taskd", "mindio_ttp", "mindio_acp", "torch", "torch_npu", "mindspore"];
 /// Folders with C libraries.
 const LIBRARY_FOLDERS: [&str; 6] =
     ["/lib64", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib64", "/lib", "/usr/lib"];
@@ -111,11 +114,15 @@ impl ImageCheck {
 pub fn check(files: &dyn ImageFiles, search: Search) -> Result<Report, FileError> {
     let found = Found::search(files, search)?;
     let site = found.taskd_sites.first().cloned();
-    let releases = releases(files, &found)?;
+    let mut releases = releases(files, &found)?;
     let libtaskd = match &site {
         Some(site) => files.file(&format!("{site}/{LIBTASKD_IN_SITE}"))?,
         None => None,
     };
+    // The library has its version too; the wheel's folder may be missing.
+    if let Some(version) = libtaskd.as_ref().and_then(|library| library.go_build.version.clone()) {
+        releases.entry("taskd".to_owned()).or_insert(version);
+    }
     let findings = vec![
         taskd(files, &found, libtaskd.as_ref(), &releases)?,
         mindio(files, &found, &releases)?,
@@ -181,7 +188,10 @@ fn taskd(
         return Ok(check.problem(Status::Warning, message, Some(path)));
     }
     let release = releases.get("taskd").map_or("of an unknown release", String::as_str);
-    Ok(check.ok(format!("taskd {release}"), Some(path)))
+    let GoBuild { go, version } = &library.go_build;
+    let built = [version, go].into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let built = if built.is_empty() { built } else { format!(" (libtaskd.so: {built})") };
+    Ok(check.ok(format!("taskd {release}{built}"), Some(path)))
 }
 
 fn mindio(
@@ -194,13 +204,17 @@ fn mindio(
         let path = format!("{site}/mindio_ttp");
         if !files.list(&path)?.is_empty() {
             let release = releases.get("mindio_ttp").map_or("of an unknown release", String::as_str);
+            let beside = releases.get("mindio_acp").map(|release| {
+                format!("; mindio_acp {release} is beside it: {}", TrainerReason::AcpBeside.meaning())
+            });
+            let beside = beside.unwrap_or_default();
             return Ok(match found.taskd_sites.first() {
                 Some(with_taskd) if with_taskd != site => check.problem(
                     Status::Warning,
                     format!("mindio_ttp isn't in the site directory of TaskD, {with_taskd}"),
                     Some(path),
                 ),
-                _ => check.ok(format!("mindio_ttp {release}"), Some(path)),
+                _ => check.ok(format!("mindio_ttp {release}{}", beside.trim_end_matches('.')), Some(path)),
             });
         }
     }

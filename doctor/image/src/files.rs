@@ -5,6 +5,8 @@ use std::io::{self, Read};
 
 use serde::{Serialize, Serializer};
 
+use crate::go_build::GoBuild;
+
 /// Bytes kept of a text file; a package's `METADATA` and torch's `run.py` are shorter.
 const MAX_TEXT: usize = 64 << 10;
 /// Bytes that are searched at once.
@@ -41,6 +43,8 @@ pub struct FileFacts {
     pub needs_glibc: Option<Version>,
     /// The version of a C library; only known of `libc.so.6`.
     pub glibc: Option<Version>,
+    /// How a library was built; only known of libtaskd.so.
+    pub go_build: GoBuild,
 }
 
 /// The header of an ELF file.
@@ -82,12 +86,17 @@ impl FileFacts {
             facts.text = String::from_utf8_lossy(&head).into_owned();
             return Ok(facts);
         }
-        let (needle, newest): (&[u8], _) = match name {
-            "libtaskd.so" => (b"GLIBC_", &mut facts.needs_glibc),
-            "libc.so.6" => (b"release version ", &mut facts.glibc),
-            _ => return Ok(facts),
-        };
-        *newest = newest_version(head.as_slice().chain(content), needle)?;
+        let content = head.as_slice().chain(content);
+        match name {
+            "libtaskd.so" => read_parts(content, |part| {
+                facts.needs_glibc = facts.needs_glibc.max(newest_version(part, b"GLIBC_"));
+                facts.go_build.read(part);
+            })?,
+            "libc.so.6" => read_parts(content, |part| {
+                facts.glibc = facts.glibc.max(newest_version(part, b"release version "));
+            })?,
+            _ => {}
+        }
         Ok(facts)
     }
 }
@@ -101,23 +110,24 @@ fn elf(head: &[u8]) -> Option<Elf> {
     Some(Elf { machine: number(18), is_shared_object: number(16) == ET_DYN })
 }
 
-/// The newest version that follows `needle` in a content of any length.
-fn newest_version(mut content: impl Read, needle: &[u8]) -> io::Result<Option<Version>> {
-    /// More than the needle and a version.
-    const OVERLAP: usize = 64;
+/// Calls `visit` with the parts of a content of any length. Parts overlap by more than what is searched for.
+fn read_parts(mut content: impl Read, mut visit: impl FnMut(&[u8])) -> io::Result<()> {
+    const OVERLAP: usize = 128;
     let mut window = Vec::with_capacity(CHUNK + OVERLAP);
-    let mut newest = None;
     loop {
         let kept = window.len().min(OVERLAP);
         window.drain(..window.len() - kept);
         if content.by_ref().take(CHUNK as u64).read_to_end(&mut window)? == 0 {
-            return Ok(newest);
+            return Ok(());
         }
-        let starts = window.windows(needle.len()).enumerate().filter(|(_, bytes)| *bytes == needle);
-        for (start, _) in starts {
-            newest = newest.max(version(&window[start + needle.len()..]));
-        }
+        visit(&window);
     }
+}
+
+/// The newest version that follows `needle`.
+fn newest_version(part: &[u8], needle: &[u8]) -> Option<Version> {
+    let starts = part.windows(needle.len()).enumerate().filter(|(_, bytes)| *bytes == needle);
+    starts.filter_map(|(start, _)| version(&part[start + needle.len()..])).max()
 }
 
 /// The version at the beginning of a text.

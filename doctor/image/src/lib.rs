@@ -6,9 +6,11 @@
 mod archive;
 mod checks;
 mod files;
+mod go_build;
 mod search;
 
 pub use self::archive::{Archive, ArchiveError};
 pub use self::checks::{Finding, ImageCheck, Release, Report, Status, check};
 pub use self::files::{Elf, FileError, FileFacts, ImageFiles, Version};
+pub use self::go_build::GoBuild;
 pub use self::search::{Found, Search};
