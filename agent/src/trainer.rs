@@ -3,27 +3,53 @@
 //! The arguments of a running process are what its program got, so nothing in them is unknown, unlike in a start script.
 
 use std::io::Read as _;
+use std::path::Path;
 
 use procfs::process::Process;
 use serde::Serialize;
-use swansong_trainer::{TrainerReason, Training, Verdict, read_process};
+use swansong_trainer::{
+    RunningProcess, Source, TrainerReason, Training, VARIABLES, Verdict, command_line_words, read_process,
+};
 
-use crate::host::variable;
+use crate::host::{HostRoot, variable};
 
-/// The variables of a training program that decide.
-const VARIABLES: [&str; 3] = ["HIGH_AVAILABILITY", "MS_ENABLE_TFT", "WORLD_SIZE"];
 /// No command line of a training program is longer.
 const MAX_COMMAND_LINE: u64 = 1 << 18;
+/// Files of a command line that are read: its program and, of MindFormers, the configuration.
+const MAX_FILES: usize = 4;
+const MAX_FILE: u64 = 1 << 18;
 
-/// What a process trains; `None` if it doesn't, or can't be read.
-pub(crate) fn training_of(process: &Process, environment: &[u8]) -> Option<Training> {
+/// What a process trains; `None` if it doesn't, or can't be read. `root` is its root folder.
+pub(crate) fn training_of(process: &Process, root: &Path, environment: &[u8]) -> Option<Training> {
     let mut command_line = Vec::new();
     let file = process.open_relative("cmdline").ok()?;
     file.take(MAX_COMMAND_LINE).read_to_end(&mut command_line).ok()?;
     let values: Vec<(&str, String)> =
         VARIABLES.iter().filter_map(|name| Some((*name, variable(environment, name)?))).collect();
     let values: Vec<(&str, &str)> = values.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    read_process(&command_line, &values, &[])
+    let folder = process.cwd().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
+    let files = files(root, &folder, &command_line);
+    let sources: Vec<Source<'_>> = files.iter().map(|(path, text)| Source { path, text }).collect();
+    read_process(&RunningProcess {
+        command_line: &command_line,
+        variables: &values,
+        folder: &folder,
+        sources: &sources,
+    })
+}
+
+/// The program and the configuration that a command line names, as the process sees them.
+fn files(root: &Path, folder: &str, command_line: &[u8]) -> Vec<(String, String)> {
+    let Ok(root) = HostRoot::open(root) else { return Vec::new() };
+    let is_wanted = |word: &String| {
+        Path::new(word).extension().is_some_and(|ending| ["py", "yaml", "yml"].iter().any(|it| ending == *it))
+    };
+    let words = command_line_words(command_line).into_iter().filter(is_wanted).take(MAX_FILES);
+    let read = |path: String| {
+        let content = root.read(Path::new(folder).join(&path), MAX_FILE).ok()?;
+        Some((path, String::from_utf8(content).ok()?))
+    };
+    words.filter_map(read).collect()
 }
 
 /// The verdict on the training of a container.
@@ -89,13 +115,17 @@ mod tests {
             .spawn()
             .expect("a shell");
         let process = Process::new(i32::try_from(child.id()).expect("an id")).expect("a process");
-        let other = training_of(&process, b"");
+        let other = training_of(&process, Path::new("/"), b"");
         drop(child.stdin.take());
         child.wait().expect("its end");
         assert_eq!(other, None, "python -c runs no file");
 
         let line = b"/usr/bin/python3\0-u\0posttrain_gpt.py\0--save\0/ckpt\0--lora-r\08\0";
-        let training = read_process(line, &[("HIGH_AVAILABILITY", "dump"), ("WORLD_SIZE", "16")], &[]);
+        let training = read_process(&RunningProcess {
+            command_line: line,
+            variables: &[("HIGH_AVAILABILITY", "dump"), ("WORLD_SIZE", "16")],
+            ..RunningProcess::default()
+        });
         let verdict = TrainerVerdict::of(training.iter()).expect("a training");
         assert_eq!(verdict.outcome, Verdict::Cannot);
         assert!(verdict.reasons.contains(&TrainerReason::LoraStopsJob), "{verdict:?}");

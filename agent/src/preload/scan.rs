@@ -127,7 +127,9 @@ fn observe_process(
     };
     let role = role(&name);
     let python = (role == Role::Python && !container.launcher.is_empty()).then(|| python(process));
-    let training = (role == Role::Python).then(|| training_of(process, &environ(process).ok()?)).flatten();
+    let root = proc.join(stat.pid.to_string()).join("root");
+    let training =
+        (role == Role::Python).then(|| training_of(process, &root, &environ(process).ok()?)).flatten();
     Some(ObservedProcess {
         pid: stat.pid,
         started: stat.starttime,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use swansong_api::pod::LIBRARIES;
 use swansong_api::pod_status::{PodStatus, TrainerStatus};
 use swansong_faults::{NpuPod, unix_millis};
+use swansong_image::{Finding, ImageCheck, Report, Status};
 use swansong_runtime::events::{Event, EventSender, container_reference};
 use swansong_runtime::supervisor::{Progress, TaskError};
 use swansong_trainer as trainer;
@@ -173,6 +174,16 @@ fn reports(container: &ContainerVerdict) -> Vec<ContainerReport> {
         let (is_good, message) = (*outcome == trainer::Verdict::Can, message.clone());
         reports.push(ContainerReport { kind: "trainer", is_good, event, reason, message });
     }
+    if let Some(finding) = container.image.as_ref().and_then(known_defects) {
+        let is_good = finding.status == Status::Ok;
+        reports.push(ContainerReport {
+            kind: "releases",
+            is_good,
+            event: (!is_good).then_some("KnownDefects"),
+            reason: finding.check.to_string(),
+            message: finding.message.clone(),
+        });
+    }
     let missing = container.missing_environment.join(", ");
     let event = (!missing.is_empty()).then_some("DumpEnvironmentMissing");
     let message = format!(
@@ -195,6 +206,11 @@ fn reports(container: &ContainerVerdict) -> Vec<ContainerReport> {
         message: problem.unwrap_or_default() + "; correct the image or the mount that the file is from",
     });
     reports
+}
+
+/// What is known of the releases of TaskD and MindIO in an image.
+fn known_defects(image: &Report) -> Option<&Finding> {
+    image.findings.iter().find(|finding| finding.check == ImageCheck::Releases)
 }
 
 fn event(pod: &PodVerdict, container: &str, reason: &'static str, report: ContainerReport) -> Event {

@@ -10,8 +10,10 @@ use std::time::Duration;
 use procfs::process::Process;
 use swansong_agent::host::Machine;
 use swansong_agent::preload::{
-    HookReason, InjectedContainer, InjectedPod, Launcher, Outcome, PreloadReason, ScanError, Verdict, scan,
+    ContainerVerdict, HookReason, InjectedContainer, InjectedPod, Launcher, Outcome, PreloadReason,
+    ScanError, Verdict, scan,
 };
+use swansong_trainer::{self as trainer, TrainerReason};
 
 use swansong_fixtures::host::{Elf, Host};
 
@@ -246,25 +248,31 @@ impl Workshop {
         Run { shell, input }
     }
 
-    /// Scans a procfs that shows the run's real processes, put into the container's group.
     fn verdict(&self, run: &Run) -> Verdict {
+        self.container(run).verdict.expect("of the libraries")
+    }
+
+    /// Scans a procfs that shows the run's real processes, put into the container's group.
+    fn container(&self, run: &Run) -> ContainerVerdict {
         let host = Host::bare();
         let real = Path::new("/proc");
         symlink(real.join("uptime"), host.path("/proc/uptime")).expect("linked");
         for pid in run.pids() {
             let folder = host.path(&format!("/proc/{pid}"));
             fs::create_dir(&folder).expect("made");
-            for file in ["stat", "environ", "maps", "root"] {
+            for file in ["stat", "environ", "maps", "root", "cmdline"] {
                 symlink(real.join(pid.to_string()).join(file), folder.join(file)).expect("linked");
             }
             let program = fs::read_link(real.join(pid.to_string()).join("exe")).expect("alive");
             symlink(program, folder.join("exe")).expect("linked");
+            let current = fs::read_link(real.join(pid.to_string()).join("cwd")).expect("alive");
+            symlink(current, folder.join("cwd")).expect("linked");
             fs::write(folder.join("cgroup"), group()).expect("written");
         }
         let libraries = [self.text("libmspti.so"), self.text("libtaskd.so")];
         let pod = pod(Some(ID), &libraries.each_ref().map(String::as_str));
         let mut pods = scan(&host.path("/proc"), &[pod], Duration::ZERO, Machine::HOST).expect("a procfs");
-        pods.remove(0).containers.remove(0).verdict.expect("of the libraries")
+        pods.remove(0).containers.remove(0)
     }
 }
 
@@ -289,6 +297,65 @@ impl Drop for Run {
         drop(self.input.take());
         let _ = self.shell.wait();
     }
+}
+
+/// The verdict on a training is that of its real arguments, variables, working directory and files.
+#[test]
+fn trainings_of_real_processes() {
+    let workshop = Workshop::new();
+    let train = "export HIGH_AVAILABILITY=dump WORLD_SIZE=16; exec ./python3.10 -u";
+    let gpt = format!("{train} pretrain_gpt.py --use-distributed-optimizer --save /ckpt");
+    fs::write(workshop.path("pretrain_gpt.py"), "from mindspeed_llm import megatron_adaptor\n")
+        .expect("written");
+    fs::create_dir(workshop.path("Megatron-LM")).expect("made");
+    let settings = "use_parallel: true\ncontext: {mode: 0}\nrunner_config: {sink_size: 1}\n\
+                    parallel: {enable_parallel_optimizer: false}\nparallel_config: {data_parallel: 2}\n";
+    fs::write(workshop.path("run.yaml"), settings).expect("written");
+    let pynative = settings.replace("mode: 0", "mode: 1");
+    fs::write(workshop.path("pynative.yaml"), pynative).expect("written");
+    let formers =
+        "export MS_ENABLE_TFT='{TTP:1}'; exec ./python3.10 run_mindformer.py --run_mode train --config";
+    for (script, outcome, reasons) in [
+        (gpt.clone(), trainer::Verdict::Can, vec![]),
+        (format!("{gpt} --lora-r 8"), trainer::Verdict::Cannot, vec![TrainerReason::LoraStopsJob]),
+        (
+            format!("{gpt} --tensor-model-parallel-size 16"),
+            trainer::Verdict::Cannot,
+            vec![TrainerReason::NoReplica],
+        ),
+        (
+            gpt.replace("exec ", "unset HIGH_AVAILABILITY; exec "),
+            trainer::Verdict::Cannot,
+            vec![TrainerReason::HighAvailabilityOff],
+        ),
+        // Another program of the same name, of which only the folder is known.
+        (
+            gpt.replace("exec ./", "cd Megatron-LM; exec ../"),
+            trainer::Verdict::Cannot,
+            vec![TrainerReason::NoHighAvailability],
+        ),
+        (
+            format!("{train} train.py --save /ckpt"),
+            trainer::Verdict::Unknown,
+            vec![TrainerReason::OwnApiUnseen],
+        ),
+        (
+            format!("{formers} run.yaml"),
+            trainer::Verdict::Can,
+            vec![TrainerReason::ResumeNeedsHighAvailability],
+        ),
+        (
+            format!("{formers} pynative.yaml"),
+            trainer::Verdict::Cannot,
+            vec![TrainerReason::GraphModeOff, TrainerReason::ResumeNeedsHighAvailability],
+        ),
+    ] {
+        let run = workshop.run("", &script);
+        let verdict = workshop.container(&run).trainer.unwrap_or_else(|| panic!("no training: {script}"));
+        assert_eq!((verdict.outcome, &verdict.reasons), (outcome, &reasons), "{script}: {}", verdict.message);
+    }
+    let other = workshop.run("", "exec ./python3.10 manager.py");
+    assert_eq!(workshop.container(&other).trainer, None);
 }
 
 #[test]

@@ -52,8 +52,10 @@ pub fn config(input: &[u8]) {
 
 /// Any text as a start script, command and process: they are read, and a report with an unread part is no promise.
 pub fn trainer(input: &[u8]) {
-    use swansong_trainer::{Setting, TrainerReason, Verdict, read_command, read_process, read_script};
-    read_process(input, &[], &[]);
+    use swansong_trainer::{
+        RunningProcess, Setting, TrainerReason, Verdict, read_command, read_process, read_script,
+    };
+    read_process(&RunningProcess { command_line: input, ..RunningProcess::default() });
     let Ok(text) = str::from_utf8(input) else { return };
     read_command(&["bash", "-c", text], &Setting::default());
     let report = read_script("start.sh", text, None, &Setting::default());

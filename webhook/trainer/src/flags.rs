@@ -39,10 +39,8 @@ impl Flags {
                     flags.hide(marks.origins(text));
                 }
                 flags.value(arg);
-            } else if text.contains(char::is_whitespace)
-                && is_refused(text)
-            {
-                // argparse takes it for a value, whatever flags are in it, and refuses the command.
+            } else if text.contains(char::is_whitespace) && is_refused(text) {
+                // argparse takes it for a value, also if it has flags, and refuses the command.
                 let shown: String = text.trim().chars().take(40).collect();
                 flags.hide(format!("{shown:?}, which is one word because of its quotes or a backslash,"));
             } else if text.starts_with('-') && !is_number {

@@ -5,7 +5,7 @@ use strum::IntoStaticStr;
 
 use crate::flags::Flags;
 use crate::launch::Launch;
-use crate::program::{base_name, lists};
+use crate::program::{base_name, code_lines, lists};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, IntoStaticStr)]
 pub enum Framework {
@@ -35,7 +35,8 @@ impl Framework {
     }
 
     /// The framework of a program; `None` if it doesn't train. `places` are paths from where it is started.
-    pub(crate) fn of(launch: &Launch, flags: &Flags, places: &[&str]) -> Option<Self> {
+    /// `text` is the program's own, if that is known.
+    pub(crate) fn of(launch: &Launch, flags: &Flags, text: Option<&str>, places: &[&str]) -> Option<Self> {
         let program = base_name(&launch.program).to_ascii_lowercase();
         if OTHER_PURPOSES.iter().any(|start| program.starts_with(start)) {
             return None;
@@ -46,10 +47,11 @@ impl Framework {
         }
         let spec = flags.text("--spec").unwrap_or_default();
         // The program's own path says most; in a path its last folder does.
-        let all = [spec, launch.program.as_str()].into_iter().chain(places.iter().copied());
-        let named = all.flat_map(last_named).next();
+        let mut all = [spec, launch.program.as_str()].into_iter().chain(places.iter().copied());
+        let named = all.find_map(last_named);
+        let imported = text.and_then(imported);
         let has_any = |names: &str| flags.find(|flag| lists(names, flag)).is_some();
-        if has_any("--mm-model --mm-data --mm-tool") || named == Some(Self::MindSpeedMm) {
+        if has_any("--mm-model --mm-data --mm-tool") || imported.or(named) == Some(Self::MindSpeedMm) {
             return Some(Self::MindSpeedMm);
         }
         let is_megatron =
@@ -58,7 +60,11 @@ impl Framework {
             let is_llm = program.starts_with("posttrain_gpt")
                 || program == "train_fsdp2.py"
                 || has_any(MINDSPEED_LLM_FLAGS);
-            return Some(if is_llm { Self::MindSpeedLlm } else { named.unwrap_or(Self::MegatronFamily) });
+            return Some(match imported {
+                Some(imported) => imported,
+                None if is_llm => Self::MindSpeedLlm,
+                None => named.unwrap_or(Self::MegatronFamily),
+            });
         }
         let trains = ["train", "tune", "sft", "main"].iter().any(|part| program.contains(part));
         (launch.is_distributed || trains).then_some(Self::Own)
@@ -78,6 +84,24 @@ const NAMES: &[(&str, Framework)] = &[
     ("megatron-lm", Framework::MegatronLm),
     ("Megatron_LM", Framework::MegatronLm),
 ];
+
+/// The framework whose modules a program imports; MindSpeed-LLM and MindSpeed-MM contain Megatron-LM.
+fn imported(text: &str) -> Option<Framework> {
+    let has = |name: &str| {
+        code_lines(text)
+            .filter_map(|line| line.split('#').next())
+            .map(str::trim_start)
+            .any(|line| (line.starts_with("import ") || line.starts_with("from ")) && line.contains(name))
+    };
+    [
+        ("mindspeed_llm", Framework::MindSpeedLlm),
+        ("modellink", Framework::MindSpeedLlm),
+        ("mindspeed_mm", Framework::MindSpeedMm),
+        ("megatron", Framework::MegatronLm),
+    ]
+    .into_iter()
+    .find_map(|(name, framework)| has(name).then_some(framework))
+}
 
 /// The framework that is named last in a path.
 fn last_named(path: &str) -> Option<Framework> {

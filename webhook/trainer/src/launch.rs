@@ -71,7 +71,8 @@ fn is_launcher(name: &str) -> bool {
     matches!(name, "torchrun" | "msrun") || is_python(name)
 }
 
-fn is_program(arg: &Arg) -> bool {
+/// Whether a word is the file of a Python program.
+pub(crate) fn is_program(arg: &Arg) -> bool {
     Path::new(&arg.text).extension().is_some_and(|extension| extension == "py")
 }
 

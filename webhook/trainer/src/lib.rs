@@ -60,6 +60,8 @@ pub struct Setting<'a> {
     pub npus: Option<u64>,
     /// The limit for saving, in seconds.
     pub save_limit_seconds: u64,
+    /// Bytes a second that the storage takes, from all Pods together.
+    pub storage_rate: Option<u64>,
 }
 
 impl Default for Setting<'_> {
@@ -72,6 +74,7 @@ impl Default for Setting<'_> {
             has_operator_variables: true,
             npus: None,
             save_limit_seconds: 180,
+            storage_rate: None,
         }
     }
 }
@@ -80,10 +83,14 @@ impl Default for Setting<'_> {
 const OPERATOR_VARIABLES: &[(&str, Option<&str>)] =
     &[("HIGH_AVAILABILITY", Some("dump")), ("MS_ENABLE_TFT", Some("{TTP:1}"))];
 
-/// Reads a command with its arguments: `command` and `args` of a container.
+/// Reads a command with its arguments: `command` and `args` of a container. As Kubernetes does, it replaces `$(NAME)` by
+/// the value of a variable of the container.
 pub fn read_command<S: AsRef<str>>(command: &[S], setting: &Setting<'_>) -> Report {
-    let args: Vec<Arg> = command.iter().map(|word| Arg::of(clean(word.as_ref()))).collect();
-    read(setting, Some(Vec::new()), |shell| shell.run_command_line(args))
+    read(setting, Some(Vec::new()), |shell| {
+        let args =
+            command.iter().map(|word| Arg::of(shell.replace_references(&clean(word.as_ref())))).collect();
+        shell.run_command_line(args);
+    })
 }
 
 /// Reads a script that is started with `arguments`; `None` if they aren't known.
@@ -92,16 +99,34 @@ pub fn read_script(path: &str, text: &str, arguments: Option<&[&str]>, setting: 
     read(setting, arguments, |shell| shell.run_text(path, &clean(text)))
 }
 
-/// Reads a running process: `/proc/PID/cmdline` and its environment. `None` if it isn't a training program.
-pub fn read_process(
-    command_line: &[u8],
-    variables: &[(&str, &str)],
-    sources: &[Source<'_>],
-) -> Option<Training> {
+/// A running process.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RunningProcess<'a> {
+    /// The content of `/proc/PID/cmdline`.
+    pub command_line: &'a [u8],
+    /// The variables of its environment that [`VARIABLES`] names.
+    pub variables: &'a [(&'a str, &'a str)],
+    /// Its working directory, or an empty text.
+    pub folder: &'a str,
+    /// Files that its command line names.
+    pub sources: &'a [Source<'a>],
+}
+
+/// The variables of a training program that decide whether it can save.
+pub const VARIABLES: &[&str] = shell::ENVIRONMENT;
+
+/// The words of a process's command line.
+pub fn command_line_words(command_line: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(command_line);
-    let words: Vec<&str> = text.trim_end_matches('\0').split('\0').collect();
+    text.trim_end_matches('\0').split('\0').map(str::to_owned).collect()
+}
+
+/// Reads a running process. `None` if it isn't a training program.
+pub fn read_process(process: &RunningProcess<'_>) -> Option<Training> {
+    let RunningProcess { command_line, variables, folder, sources } = *process;
+    let words = command_line_words(command_line);
     // A shell or launcher isn't the training; its processes are read one by one.
-    let is_launcher = |word: &&str| program::base_name(word).starts_with("torchrun");
+    let is_launcher = |word: &String| program::base_name(word).starts_with("torchrun");
     if words.iter().take(3).any(is_launcher) {
         return None;
     }
@@ -119,7 +144,7 @@ pub fn read_process(
         sources,
         &Call { variables: &variables, has_unknown_variables: false, arguments: Some(Vec::new()) },
     );
-    shell.start_program(args);
+    shell.start_program(args, folder);
     let started = shell.started.pop()?;
     judge::judge(&started, &started.args, &shell.marks, &setting)
 }

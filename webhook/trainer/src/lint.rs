@@ -11,6 +11,7 @@ pub(crate) enum Lint {
     TftWithoutComma,
     PreloadOverwritten,
     ManagerStartedTwice,
+    LogFolderShared,
     FlagAsCommand,
 }
 
@@ -45,6 +46,13 @@ impl ScriptFinding {
             Lint::ManagerStartedTwice => (
                 TrainerReason::ManagerStartedTwice,
                 "the TaskD Manager is started a second time: its port is taken then".to_owned(),
+            ),
+            Lint::LogFolderShared => (
+                TrainerReason::LogFolderShared,
+                format!(
+                    "TTP_LOG_PATH is {detail} in all Pods: on shared storage their logs overwrite each other; write \
+                     {detail}/$HOSTNAME"
+                ),
             ),
             Lint::FlagAsCommand => (
                 TrainerReason::FlagAsCommand,

@@ -10,6 +10,11 @@ pub(crate) fn base_name(path: &str) -> &str {
     path.trim_end_matches('/').rsplit('/').next().unwrap_or(path)
 }
 
+/// The lines of a Python program that aren't comments.
+pub(crate) fn code_lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter(|line| !line.trim_start().starts_with('#'))
+}
+
 /// Whether a program runs Python code.
 pub(crate) fn is_interpreter(name: &str) -> bool {
     matches!(

@@ -59,6 +59,9 @@ pub enum TrainerReason {
     /// The checkpoint has no optimizer state: weights only.
     #[strum(message = "Remove `--no-save-optim`.")]
     WeightsOnly,
+    /// The storage is too slow to take the checkpoint within the limit for saving, by an estimate.
+    #[strum(message = "Use faster storage, or raise `saveLimitSeconds` in the configuration (at most 1800).")]
+    SaveTooSlow,
     /// `--mtp-num-layers` with high availability was broken in MindSpeed-LLM from adb9f4c9 (2026-07-08) to f9aae3fe (2026-07-15).
     #[strum(message = "Check that MindSpeed-LLM isn't from that week.")]
     MtpKnownBad,
@@ -124,6 +127,11 @@ pub enum TrainerReason {
     /// The TaskD Manager is started twice; the second finds its port taken.
     #[strum(message = "Start it once, on rank 0.")]
     ManagerStartedTwice,
+    /// All Pods have the same `TTP_LOG_PATH`: MindIO's log files are named after the process only, so those of several Pods collide on shared storage.
+    #[strum(
+        message = "Add the Pod's name, as `export TTP_LOG_PATH=/logs/$HOSTNAME`; the folder mustn't be a link."
+    )]
+    LogFolderShared,
     /// A flag is read as a command, usually behind a comment within a continued command: the flags from here on are lost.
     #[strum(message = "Remove the comment, or move it before the command.")]
     FlagAsCommand,
@@ -177,8 +185,12 @@ impl TrainerReason {
             | R::OwnApiUnseen
             | R::CommandsDiffer
             | R::NoTrainer => Effect::Unsure,
-            R::WeightsOnly => Effect::Restricted,
-            R::MtpKnownBad | R::AcpBeside | R::ResumeNeedsHighAvailability | R::AssumedUnset => Effect::Note,
+            R::WeightsOnly | R::SaveTooSlow => Effect::Restricted,
+            R::MtpKnownBad
+            | R::AcpBeside
+            | R::ResumeNeedsHighAvailability
+            | R::AssumedUnset
+            | R::LogFolderShared => Effect::Note,
             R::ExitStatusLost
             | R::BlanksAroundEquals
             | R::TftWithoutComma

@@ -81,6 +81,27 @@ pub fn known_defects(component: &str, version: &str) -> Option<Vec<Defect>> {
     Some(defects().into_iter().filter(concerns).collect())
 }
 
+/// The component and version of an image reference such as `registry/clusterd:v26.0.0-arm64`; `None` if it isn't an image
+/// of a component of [`COMPONENTS`] with a tag.
+///
+/// ```
+/// use swansong_trainer::releases::{known_defects, version_of_image};
+///
+/// let (component, version) = version_of_image("local:5000/clusterd:v7.3.0").expect("a tag");
+/// assert!(!known_defects(component, version).expect("a release").is_empty());
+/// ```
+pub fn version_of_image(image: &str) -> Option<(&'static str, &str)> {
+    let name = image.split('@').next()?.rsplit('/').next()?;
+    let (name, tag) = name.split_once(':')?;
+    let component = COMPONENTS.iter().copied().find(|component| name.contains(component))?;
+    let version = PLATFORMS.iter().find_map(|platform| tag.strip_suffix(platform)).unwrap_or(tag);
+    Some((component, version.trim_end_matches(['-', '_', '.'])))
+}
+
+/// How tags of images name what they are for.
+const PLATFORMS: &[&str] =
+    &["linux-aarch64", "linux-x86_64", "aarch64", "x86_64", "arm64", "amd64", "openeuler", "ubuntu"];
+
 /// A version of a release tag (`v26.0.0.beta.2`, `v7.2.RC1`) or of a wheel (`26.0.0b2`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Version {
@@ -168,6 +189,20 @@ mod tests {
         assert_eq!(Version::parse("26.0.0+cann8").map(|v| v.numbers), Some(vec![26, 0, 0]));
         for text in ["", "master", "v", "26.x", "1.0.0-ubuntu1", "latest", "26..0", "26.0.0.beta.x"] {
             assert_eq!(Version::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn images_have_versions() {
+        for (image, expected) in [
+            ("clusterd:v26.0.0", Some(("clusterd", "v26.0.0"))),
+            ("harbor:8443/mindx/clusterd:v7.3.0-arm64@sha256:00", Some(("clusterd", "v7.3.0"))),
+            ("ascend-clusterd:26.0.0_linux-x86_64", Some(("clusterd", "26.0.0"))),
+            ("clusterd", None),
+            ("clusterd@sha256:00", None),
+            ("ascend-operator:v26.0.0", None),
+        ] {
+            assert_eq!(version_of_image(image), expected, "{image}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
-use swansong_trainer::{Setting, Verdict, read_command, read_script};
+use swansong_trainer::{Setting, TrainerReason, Verdict, read_command, read_script};
 
 const CONDITIONS: &[&str] = &[
     "[ -n \"$U\" ]",
@@ -194,8 +194,11 @@ proptest! {
 
     #[test]
     fn verdicts_hold_for_what_bash_starts(text in script()) {
-        let verdict = read_script("start.sh", &text, Some(&[]), &Setting::default()).verdict;
-        if verdict != Verdict::Unknown {
+        let report = read_script("start.sh", &text, Some(&[]), &Setting::default());
+        let verdict = report.verdict;
+        // bash crashes in an endless recursion, behind which nothing is read.
+        let is_unread = report.findings.iter().any(|finding| finding.reason == TrainerReason::ScriptUnread);
+        if verdict != Verdict::Unknown && !is_unread {
             let folder = tempfile::tempdir().expect("a folder");
             let program = folder.path().join("torchrun");
             let recorder = "#!/bin/sh\n{ printf '%s\\001' \"$@\"; printf '%s\\001\\002' \"${HIGH_AVAILABILITY+=$HIGH_AVAILABILITY}\"; } >> \"$RECORD\"\n";

@@ -1,7 +1,7 @@
 //! No text makes the reader fail, hang or promise more than is known.
 
 use proptest::prelude::*;
-use swansong_trainer::{Setting, Verdict, read_command, read_process, read_script};
+use swansong_trainer::{RunningProcess, Setting, Verdict, read_command, read_process, read_script};
 
 /// Parts of scripts, in any order.
 const PARTS: &[&str] = &[
@@ -103,7 +103,7 @@ proptest! {
 
     #[test]
     fn any_process_is_read(line in prop::collection::vec(any::<u8>(), 0..200)) {
-        read_process(&line, &[], &[]);
+        read_process(&RunningProcess { command_line: &line, ..RunningProcess::default() });
     }
 }
 

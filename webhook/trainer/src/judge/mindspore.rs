@@ -60,6 +60,7 @@ const ITEMS: &[&str] = &["TTP:1", "UCE:1", "ARF:1"];
 pub(crate) fn judge(judge: &mut Judge<'_>) {
     judge.unknown_arguments();
     environment(judge);
+    overrides(judge);
     let Some(path) = judge.flags.get("--config").and_then(Arg::known).map(str::to_owned) else {
         return judge.add(
             Reason::ConfigMissing,
@@ -79,6 +80,25 @@ pub(crate) fn judge(judge: &mut Judge<'_>) {
         Ok(config) => settings(judge, &config, name),
         Err(_) => judge
             .add(Reason::ConfigMissing, format!("{path} can't be read as a configuration of MindFormers")),
+    }
+}
+
+/// Flags of `run_mindformer.py` that count instead of the file.
+fn overrides(judge: &mut Judge<'_>) {
+    match judge.flags.get("--mode").map(|mode| judge.marks.display(&mode.text)) {
+        None => {}
+        Some(mode) if mode == "0" => {}
+        Some(mode) if mode == "1" => judge.add(
+            Reason::GraphModeOff,
+            "--mode 1 isn't graph mode, which the dying checkpoint needs: write --mode 0",
+        ),
+        Some(mode) => judge.add(Reason::UnknownValue, format!("the value of --mode is {mode:?}")),
+    }
+    let sets_others = |flag: &str| flag == "--options" || flag == "--sink_mode" || flag.contains('.');
+    if let Some(flag) = judge.flags.find(sets_others).map(str::to_owned) {
+        let message =
+            format!("{flag} sets values of the configuration on the command line, which aren't compared");
+        judge.add(Reason::UnknownArguments, message);
     }
 }
 

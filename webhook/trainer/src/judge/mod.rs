@@ -2,16 +2,16 @@
 
 mod mindspore;
 
-use crate::Setting;
 use crate::finding::{Finding, Training, Verdict};
 use crate::flags::Flags;
 use crate::framework::Framework;
 use crate::launch::{Count, Launch};
 use crate::marks::{Arg, Marks, has_mark};
 use crate::parallel::{Estimate, Parallelism, SizeError};
-use crate::program::base_name;
+use crate::program::{base_name, code_lines};
 use crate::reason::{Effect, TrainerReason as Reason};
 use crate::shell::Started;
+use crate::{Setting, Source};
 use swansong_api::documented::Documented as _;
 
 /// Flags that MindSpeed-LLM refuses with high availability, or that take away what MindIO needs.
@@ -44,7 +44,8 @@ pub(crate) fn judge(
 ) -> Option<Training> {
     let launch = crate::launch::recognise(args, marks)?;
     let flags = Flags::read(&launch.args, marks);
-    let framework = Framework::of(&launch, &flags, &[&started.folder, &started.file])?;
+    let text = source_of(&launch.program, setting.sources).map(|source| source.text);
+    let framework = Framework::of(&launch, &flags, text, &[&started.folder, &started.file])?;
     let mut judge = Judge { started, launch: &launch, flags: &flags, marks, setting, findings: Vec::new() };
     let mut parallelism = None;
     match framework {
@@ -52,7 +53,11 @@ pub(crate) fn judge(
         Framework::Own => judge.own_program(),
         _ => parallelism = judge.megatron(framework),
     }
+    judge.persistence();
     let estimate = Estimate::of(&flags, parallelism.as_ref(), setting.save_limit_seconds, marks);
+    if let (Some(estimate), Some(rate)) = (&estimate, setting.storage_rate) {
+        judge.saving_time(estimate, rate);
+    }
     let findings = judge.findings;
     Some(Training {
         framework,
@@ -64,6 +69,12 @@ pub(crate) fn judge(
         parallelism,
         estimate,
     })
+}
+
+/// The program's file, if only one file of the input has its name.
+fn source_of<'s>(program: &str, sources: &'s [Source<'s>]) -> Option<&'s Source<'s>> {
+    let mut same = sources.iter().filter(|source| base_name(source.path) == base_name(program));
+    same.next().filter(|_| same.next().is_none())
 }
 
 /// The verdict that follows from findings: only without doubt it can save.
@@ -163,10 +174,31 @@ impl Judge<'_> {
         if self.flags.has("--mtp-num-layers") {
             self.add(Reason::MtpKnownBad, Reason::MtpKnownBad.meaning().trim_end_matches('.'));
         }
-        if self.flags.find(|flag| flag.contains("mindio-acp") || flag.contains("mindio_acp")).is_some() {
+        self.optimizer(has_hidden)
+    }
+
+    fn saving_time(&mut self, estimate: &Estimate, rate: u64) {
+        let seconds = estimate.checkpoint_bytes.div_ceil(rate.max(1));
+        if seconds > self.setting.save_limit_seconds {
+            self.add(
+                Reason::SaveTooSlow,
+                format!(
+                    "saving takes some {seconds} s at the given rate, and after {} s MindIO throws the checkpoint away",
+                    self.setting.save_limit_seconds
+                ),
+            );
+        }
+    }
+
+    /// MindIO ACP, by the program's file or by the variable with which it replaces Megatron's saving.
+    fn persistence(&mut self) {
+        let is_patched = matches!(self.variable("MINDIO_AUTO_PATCH_MEGATRON"), Some("1" | "true"));
+        let source = source_of(&self.launch.program, self.setting.sources);
+        let imports =
+            source.is_some_and(|source| code_lines(source.text).any(|line| line.contains("mindio_acp")));
+        if is_patched || imports {
             self.add(Reason::AcpBeside, Reason::AcpBeside.meaning().trim_end_matches('.'));
         }
-        self.optimizer(has_hidden)
     }
 
     fn high_availability(&mut self, has_hidden: bool) {
@@ -239,8 +271,11 @@ impl Judge<'_> {
                 Reason::PostTraining,
                 format!("{program} is for post-training, which has no dying checkpoint: it trains, and nothing is saved"),
             );
-        } else if let Some(stage) =
-            self.flags.get("--stage").map(|stage| self.marks.display(&stage.text)).filter(|stage| stage != "pretrain")
+        } else if let Some(stage) = self
+            .flags
+            .get("--stage")
+            .map(|stage| self.marks.display(&stage.text))
+            .filter(|stage| stage != "pretrain")
         {
             self.add(
                 Reason::FrameworkUnconfirmed,
@@ -251,7 +286,9 @@ impl Judge<'_> {
         {
             self.add(
                 Reason::FrameworkUnconfirmed,
-                format!("{program} isn't a program of MindSpeed-LLM that is known to have the dying checkpoint"),
+                format!(
+                    "{program} isn't a program of MindSpeed-LLM that is known to have the dying checkpoint"
+                ),
             );
         }
         for flag in ARGUMENT_FILES {
@@ -260,7 +297,10 @@ impl Judge<'_> {
             }
         }
         if self.flags.find(|flag| flag.starts_with("--deepspeed") || flag == "--zero-stage").is_some() {
-            self.add(Reason::FrameworkUnconfirmed, "the program runs under DeepSpeed, for which no document names the dying checkpoint");
+            self.add(
+                Reason::FrameworkUnconfirmed,
+                "the program runs under DeepSpeed, for which no document names the dying checkpoint",
+            );
         }
         let flag = self.flags.find(|flag| FULLY_SHARDED.contains(&flag)).map(str::to_owned);
         let sharded = flag.or_else(|| (program == "train_fsdp2.py").then_some(program));
@@ -336,15 +376,13 @@ impl Judge<'_> {
     fn own_program(&mut self) {
         let program = self.marks.display(&self.launch.program);
         let name = base_name(&program).to_owned();
-        let source = self.setting.sources.iter().find(|source| base_name(source.path) == name);
-        let Some(source) = source else {
+        let Some(source) = source_of(&program, self.setting.sources) else {
             return self.add(
                 Reason::OwnApiUnseen,
                 format!("whether {name} calls MindIO's API can't be seen on the command line"),
             );
         };
-        let code = |line: &&str| !line.trim_start().starts_with('#');
-        let code: Vec<&str> = source.text.lines().filter(code).collect();
+        let code: Vec<&str> = code_lines(source.text).collect();
         let lacks =
             |call: &&&str| !code.iter().any(|line| line.contains(**call) && !line.contains("import "));
         let missing: Vec<&str> = OWN_CALLS.iter().filter(lacks).copied().collect();

@@ -50,6 +50,14 @@ impl Interpreter<'_> {
         {
             self.lint(Lint::TftWithoutComma, text.clone());
         }
+        if name == "TTP_LOG_PATH"
+            && let Value::Text(text) = &new
+            && text.len() > 1
+            && text.starts_with('/')
+            && !has_mark(text)
+        {
+            self.lint(Lint::LogFolderShared, text.trim_end_matches('/'));
+        }
         if let Some(index) = index {
             let index = self.expand_text(index, true);
             if let Value::Text(text) = new {
@@ -181,6 +189,22 @@ impl Interpreter<'_> {
         }
         if assignment(word).is_none() && is_name(&name) {
             self.state.set(&name, None);
+        }
+    }
+
+    /// `(( … ))`, which may set a variable.
+    pub(super) fn run_arithmetic(&mut self, expression: &str) {
+        let name = expression.trim().trim_start_matches(['+', '-']);
+        let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
+        let (name, rest) = name.split_at(end);
+        let assigns = rest.trim_start().starts_with('=') && !rest.trim_start().starts_with("==");
+        if assigns || ["++", "--", "+=", "-=", "*=", "/="].iter().any(|op| expression.contains(op)) {
+            let text = self.unknown(&format!("$(({expression}))"), true);
+            self.state.set(name, Some(Value::Text(text)));
+            self.status = None;
+        } else {
+            let text = self.expand_text(&format!("$(({expression}))"), true);
+            self.status = (!has_mark(&text)).then(|| text != "0");
         }
     }
 }

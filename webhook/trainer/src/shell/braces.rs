@@ -17,7 +17,7 @@ pub(super) fn expand(raw: &str) -> Option<Vec<String>> {
         }
         match first_group(&word) {
             None => done.push(word),
-            // The last word of `open` is the next one.
+            // `open` is a stack.
             Some((start, end, parts)) => {
                 let (before, behind) = (&word[..start], &word[end..]);
                 open.extend(parts.iter().rev().map(|part| format!("{before}{part}{behind}")));
@@ -70,9 +70,10 @@ fn parts(word: &str, start: usize, end: usize, commas: &[usize]) -> Option<Vec<S
     }
     let (first, last) = word[start + 1..end].split_once("..")?;
     // Leading zeros stay in the shell; they aren't read.
-    let number = |text: &str| (text == "0" || !text.starts_with('0')).then(|| text.parse::<i64>().ok()).flatten();
+    let number =
+        |text: &str| (text == "0" || !text.starts_with('0')).then(|| text.parse::<i64>().ok()).flatten();
     let (first, last) = (number(first)?, number(last)?);
-    if first.abs_diff(last) as usize >= MAX_WORDS {
+    if first.abs_diff(last) >= MAX_WORDS as u64 {
         return None;
     }
     let numbers: Vec<i64> =

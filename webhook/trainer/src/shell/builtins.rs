@@ -6,6 +6,7 @@ use super::lexer::{Word, is_name};
 use super::run::{Interpreter, has_output_file};
 use super::state::{End, Value, Variable};
 use super::tree::{Redirect, assignment};
+use crate::launch::is_program;
 use crate::lint::Lint;
 use crate::marks::{Arg, has_mark};
 use crate::program::{base_name, is_interpreter, lists};
@@ -37,17 +38,23 @@ impl Interpreter<'_> {
         }
         // The words have the values from before the assignments, which only the command sees.
         let args = self.expand_words(words);
-        let names: Vec<&str> =
-            assignments.iter().filter_map(|word| Some(assignment(&word.raw)?.0)).collect();
+        let names: Vec<&str> = assignments.iter().filter_map(|word| Some(assignment(&word.raw)?.0)).collect();
         let outer: Vec<Option<Variable>> =
             names.iter().map(|name| self.state.variables.get(*name).cloned()).collect();
         for word in assignments {
             self.assign(&word.raw, !args.is_empty());
         }
         let is_lasting = args.is_empty();
+        let is_function = args.first().is_some_and(|first| self.state.functions.contains_key(&first.text));
         self.run_expanded(args, redirects);
         if !is_lasting {
             for (name, value) in names.into_iter().zip(outer) {
+                if is_function {
+                    // The function may have made it lasting by `export`.
+                    let value = self.unknown(&format!("${name}"), false);
+                    self.state.set(name, Some(Value::Text(value)));
+                    continue;
+                }
                 match value {
                     Some(value) => self.state.variables.insert(name.to_owned(), value),
                     None => self.state.variables.remove(name),
@@ -178,7 +185,11 @@ impl Interpreter<'_> {
             "break" | "continue" if self.loops == 0 => {}
             "break" | "continue" => {
                 if text(1).is_some_and(|count| count != "1") {
-                    self.give_up(&format!("{}line {}: {name} of several loops isn't read", self.place(), self.line));
+                    self.give_up(&format!(
+                        "{}line {}: {name} of several loops isn't read",
+                        self.place(),
+                        self.line
+                    ));
                 }
                 self.state.end = Some(End::Iteration { breaks: name == "break" });
             }
@@ -281,10 +292,15 @@ impl Interpreter<'_> {
 
     /// `read -d '' NAME` of a here-document sets all of its text; whether it was such a command.
     fn read_document(&mut self, args: &[Arg], redirects: &[Redirect]) -> bool {
-        let reads_all = args.windows(2).any(|two| two[0].text.ends_with('d') && two[0].text.starts_with('-') && two[1].text.is_empty());
+        let reads_all = args
+            .windows(2)
+            .any(|two| two[0].text.ends_with('d') && two[0].text.starts_with('-') && two[1].text.is_empty());
         let document = redirects.iter().find_map(|redirect| redirect.document.as_ref());
-        let (Some(document), Some(name)) = (document.filter(|_| reads_all), args.last()) else { return false };
-        let text = if document.quoted { document.text.clone() } else { self.expand_text(&document.text, true) };
+        let (Some(document), Some(name)) = (document.filter(|_| reads_all), args.last()) else {
+            return false;
+        };
+        let text =
+            if document.quoted { document.text.clone() } else { self.expand_text(&document.text, true) };
         self.state.set(&name.text, Some(Value::Text(text.trim().to_owned())));
         self.status = None;
         true
@@ -355,7 +371,7 @@ impl Interpreter<'_> {
 /// Whether the words behind the first are a launcher with a program.
 fn starts_training(args: &[Arg]) -> bool {
     let mut behind = args.iter().skip(1).skip_while(|arg| !is_interpreter(base_name(&arg.text)));
-    behind.next().is_some() && behind.any(|arg| arg.text.ends_with(".py"))
+    behind.next().is_some() && behind.any(is_program)
 }
 
 fn sequence(first: &str, last: &str) -> String {

@@ -204,7 +204,9 @@ impl Interpreter<'_> {
         let is_ssh = |arg: &Arg| base_name(&arg.text) == "ssh";
         let start = args.iter().position(is_ssh).map_or(1, |at| at + 1);
         // ssh has the host as a word; the others have it behind an option.
-        let hosts = usize::from(args.iter().any(is_ssh) || args.first().is_some_and(|arg| base_name(&arg.text) == "rsh"));
+        let hosts = usize::from(
+            args.iter().any(is_ssh) || args.first().is_some_and(|arg| base_name(&arg.text) == "rsh"),
+        );
         let mut at = start;
         while let Some(arg) = args.get(at) {
             if !arg.text.starts_with('-') {
@@ -334,13 +336,18 @@ impl Interpreter<'_> {
     /// Files of the input that a command changes aren't known any more.
     pub(super) fn note_changed_files(&mut self, name: &str, args: &[Arg]) {
         let targets = match name {
-            "sed" | "perl" if args.iter().any(|arg| arg.text.starts_with("-i") || arg.text.starts_with("-pi")) => args,
+            "sed" | "perl"
+                if args.iter().any(|arg| arg.text.starts_with("-i") || arg.text.starts_with("-pi")) =>
+            {
+                args
+            }
             "patch" | "truncate" | "dd" | "envsubst" | "wget" | "curl" => args,
             "cp" | "mv" | "ln" | "install" | "rsync" => &args[args.len().saturating_sub(1)..],
             _ => return,
         };
         for target in targets {
-            let is_source = self.sources.iter().any(|source| base_name(source.path) == base_name(&target.text));
+            let is_source =
+                self.sources.iter().any(|source| base_name(source.path) == base_name(&target.text));
             if is_source || self.state.written.contains_key(&target.text) {
                 self.state.written.insert(target.text.clone(), None);
             }

@@ -75,10 +75,7 @@ fn merge_functions(merged: &mut HashMap<String, Vec<Rc<List>>>, other: HashMap<S
     }
 }
 
-fn merge_written(
-    merged: &mut HashMap<String, Option<Rc<str>>>,
-    mut other: HashMap<String, Option<Rc<str>>>,
-) {
+fn merge_written(merged: &mut HashMap<String, Option<Rc<str>>>, mut other: HashMap<String, Option<Rc<str>>>) {
     for (path, text) in merged.iter_mut() {
         if other.remove(path).as_ref() != Some(text) {
             *text = None;

@@ -12,12 +12,12 @@ mod condition;
 mod expand;
 mod flow;
 mod lexer;
-
 mod merge;
+mod output;
 mod parameter;
 mod parser;
 mod run;
 mod state;
 mod tree;
 
-pub(crate) use self::run::{Call, Interpreter, Started};
+pub(crate) use self::run::{Call, ENVIRONMENT, Interpreter, Started};

@@ -9,7 +9,7 @@ use super::state::{End, State, Value, Variable};
 use super::tree::{AndOr, Command, Kind, List, Pipeline, Redirect};
 use crate::Source;
 use crate::lint::{Lint, ScriptFinding};
-use crate::marks::{Arg, Marks, clean, has_mark};
+use crate::marks::{Arg, Marks, clean};
 
 /// Limits for scripts that would take long: commands and bytes of text, calls within calls, rounds of a loop.
 const BUDGET: usize = 1 << 20;
@@ -31,7 +31,8 @@ pub(crate) struct Started {
 }
 
 /// The variables of a training program that decide whether it can save.
-pub(crate) const ENVIRONMENT: &[&str] = &["HIGH_AVAILABILITY", "MS_ENABLE_TFT", "WORLD_SIZE"];
+pub(crate) const ENVIRONMENT: &[&str] =
+    &["HIGH_AVAILABILITY", "MINDIO_AUTO_PATCH_MEGATRON", "MS_ENABLE_TFT", "WORLD_SIZE"];
 
 /// What calls a script.
 #[derive(Debug, Clone, Default)]
@@ -148,7 +149,8 @@ impl<'a> Interpreter<'a> {
     }
 
     /// Records a program that runs already.
-    pub(crate) fn start_program(&mut self, args: Vec<Arg>) {
+    pub(crate) fn start_program(&mut self, args: Vec<Arg>, folder: &str) {
+        self.state.folder = clean(folder).into_owned();
         self.start(args);
     }
 
@@ -176,21 +178,6 @@ impl<'a> Interpreter<'a> {
     pub(super) fn snapshot(&mut self) -> State {
         self.spend(self.state.size() / 64);
         self.state.clone()
-    }
-
-    /// How much has been printed.
-    pub(super) fn printed(&self) -> usize {
-        self.output.as_ref().map_or(0, String::len)
-    }
-
-    /// What was printed since `start` may not have been printed.
-    pub(super) fn doubt_output(&mut self, start: usize) {
-        if self.printed() > start {
-            let mark = self.unknown("$(…), which depends on a condition", false);
-            let output = self.output.get_or_insert_default();
-            output.truncate(start);
-            output.push_str(&mark);
-        }
     }
 
     /// `file: ` of the script that runs.
@@ -374,7 +361,9 @@ impl<'a> Interpreter<'a> {
             Kind::Group(list) => self.run_list(list),
             Kind::Subshell(list) => self.in_subshell(|shell| shell.run_list(list)),
             Kind::If(arms, otherwise) => self.run_conditional(arms, otherwise),
-            Kind::For { name, words, body } => self.in_loop(|shell| shell.run_for(name, words.as_deref(), body)),
+            Kind::For { name, words, body } => {
+                self.in_loop(|shell| shell.run_for(name, words.as_deref(), body));
+            }
             Kind::While { wanted, condition, body } => {
                 self.in_loop(|shell| shell.run_while(*wanted, condition, body));
             }
@@ -389,55 +378,6 @@ impl<'a> Interpreter<'a> {
                 self.status = decide(&args, true);
             }
             Kind::Arithmetic(expression) => self.run_arithmetic(expression),
-        }
-    }
-
-    fn run_arithmetic(&mut self, expression: &str) {
-        let name = expression.trim().trim_start_matches(['+', '-']);
-        let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
-        let (name, rest) = name.split_at(end);
-        let assigns = rest.trim_start().starts_with('=') && !rest.trim_start().starts_with("==");
-        if assigns || ["++", "--", "+=", "-=", "*=", "/="].iter().any(|op| expression.contains(op)) {
-            let text = self.unknown(&format!("$(({expression}))"), true);
-            self.state.set(name, Some(Value::Text(text)));
-            self.status = None;
-        } else {
-            let text = self.expand_text(&format!("$(({expression}))"), true);
-            self.status = (!has_mark(&text)).then(|| text != "0");
-        }
-    }
-
-    /// What a script prints that runs in `$( )`.
-    pub(super) fn substitute(&mut self, script: &str, origin: &str) -> String {
-        if self.depth == MAX_DEPTH {
-            return self.unknown(origin, false);
-        }
-        if let Some(path) = script.trim_start().strip_prefix('<').filter(|path| !path.starts_with(['<', '('])) {
-            // `$(<FILE)`.
-            let path = self.expand_text(path.trim(), false);
-            return match self.find(&path) {
-                Some((_, text)) => text.trim_end_matches('\n').to_owned(),
-                None => self.unknown(origin, false),
-            };
-        }
-        let outer = self.output.replace(String::new());
-        let (line, lost) = (self.line, self.lost_status.take());
-        let may_exit = std::mem::take(&mut self.may_exit);
-        let file = self.file.clone();
-        self.in_subshell(|shell| shell.run_text(&file, script));
-        if std::mem::replace(&mut self.may_exit, may_exit) {
-            self.doubt_output(0);
-        }
-        (self.line, self.lost_status) = (line, lost);
-        let printed = std::mem::replace(&mut self.output, outer).unwrap_or_default();
-        printed.trim_end_matches('\n').to_owned()
-    }
-
-    /// Records that the present command prints something unknown.
-    pub(super) fn print_unknown(&mut self, command: &str, one_word: bool) {
-        if self.output.is_some() {
-            let mark = self.unknown(&format!("$({command} …)"), one_word);
-            self.output.get_or_insert_default().push_str(&mark);
         }
     }
 }

@@ -1,0 +1,2 @@
+import mindio_acp
+from mindspeed_llm import megatron_adaptor

@@ -1,0 +1,2 @@
+import megatron.core  # without mindspeed_llm
+from megatron.training import pretrain

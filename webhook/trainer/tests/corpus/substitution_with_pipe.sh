@@ -1,0 +1,6 @@
+#!/bin/bash
+# verdict: can't tell
+# reasons: UnknownArguments
+cd MindSpeed-LLM
+EXTRA=$(echo "--lora-r 8" | tr -s ' ')
+torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --use-distributed-optimizer --save /ckpt $EXTRA
