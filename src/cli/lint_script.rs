@@ -9,7 +9,7 @@ use swansong_trainer::{Report, Setting, Source, read_script};
 
 use super::files::{is_shell_script, printable, read_text};
 use super::report_options::ReportOptions;
-use super::trainer_text::lines;
+use super::trainer_text::{StorageRate, lines};
 
 /// Say whether start scripts can save a dying checkpoint, and what is wrong with them
 ///
@@ -23,6 +23,8 @@ pub(crate) struct LintScript {
     /// Shell scripts, and files that they read; `-` is a script on standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    storage_rate: StorageRate,
     #[command(flatten)]
     report: ReportOptions,
 }
@@ -45,7 +47,8 @@ impl LintScript {
         let files: Vec<(String, String)> =
             self.files.iter().map(|file| read_text(file)).collect::<Result<_, _>>()?;
         let sources: Vec<Source<'_>> = files.iter().map(|(path, text)| Source { path, text }).collect();
-        let setting = Setting { sources: &sources, ..Setting::default() };
+        let storage_rate = self.storage_rate.get();
+        let setting = Setting { sources: &sources, storage_rate, ..Setting::default() };
         let is_only = files.len() == 1;
         let scripts = sources.iter().filter(|source| is_only || is_shell_script(source.path, source.text));
         let scripts: Vec<Script> = scripts

@@ -2,6 +2,34 @@
 
 use swansong_trainer::{Effect, Estimate, Finding, Parallelism, Report, Training};
 
+/// The option with the speed of the storage.
+#[derive(Debug, clap::Args)]
+pub(super) struct StorageRate {
+    /// Gigabytes a second that the storage takes from all Pods of the job together; a warning says if saving takes too long
+    #[arg(long, value_name = "GB/S", value_parser = bytes_per_second)]
+    storage_rate: Option<u64>,
+}
+
+impl StorageRate {
+    /// Bytes a second.
+    pub(super) const fn get(&self) -> Option<u64> {
+        self.storage_rate
+    }
+}
+
+fn bytes_per_second(text: &str) -> Result<u64, String> {
+    let number: f64 = text.parse().map_err(|_| "it isn't a number".to_owned())?;
+    if !(0.001..=1e6).contains(&number) {
+        return Err("it isn't between 0.001 and 1000000".to_owned());
+    }
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the number has been compared"
+    )]
+    Ok((number * 1e9) as u64)
+}
+
 /// The lines of a report on `file`; places in other files are named.
 pub(super) fn lines(report: &Report, file: &str) -> Vec<String> {
     let mut lines = Vec::new();

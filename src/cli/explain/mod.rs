@@ -17,6 +17,7 @@ use self::report::{Entry, Report};
 use super::files::{Files, Input, ObjectFault, warn_of_unsupported_kind};
 use super::inject::PolicyFile;
 use super::report_options::ReportOptions;
+use super::trainer_text::StorageRate;
 
 /// Show what an injection would change in workload files, and why
 ///
@@ -28,6 +29,8 @@ use super::report_options::ReportOptions;
 pub(crate) struct Explain {
     #[command(flatten)]
     files: Files,
+    #[command(flatten)]
+    storage_rate: StorageRate,
     #[command(flatten)]
     report: ReportOptions,
     #[command(flatten)]
@@ -43,6 +46,7 @@ impl Explain {
         let all = found(&inputs, &documents)?;
         let objects: Vec<&Object<'_>> = all.iter().map(|found| &found.object).collect();
         let files = trainer::files(&inputs, &documents, &scripts);
+        let limits = trainer::Limits::new(policy.dump.save_limit, self.storage_rate.get());
         let mut entries = Vec::with_capacity(all.len());
         for Found { input, document, object } in &all {
             let outcome = match object.workload {
@@ -55,7 +59,7 @@ impl Explain {
                 },
             };
             let note = reset::note(object, &outcome, all.iter().map(|found| &found.object));
-            let trainers = trainer::Trainers::of(object, &outcome, &objects, &files, policy.dump.save_limit);
+            let trainers = trainer::Trainers::of(object, &outcome, &objects, &files, limits);
             let mut entry = Entry::new(&input.name, document.number - 1, object, outcome, note);
             trainers.add_to(&mut entry);
             entries.push(entry);

@@ -37,6 +37,21 @@ pub(super) fn files(
         .collect()
 }
 
+/// What saving has to keep to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    save_limit_seconds: u64,
+    /// Bytes a second.
+    storage_rate: Option<u64>,
+}
+
+impl Limits {
+    /// The limit of the configuration or MindIO's own, in seconds, and the speed of the storage in bytes a second.
+    pub(super) fn new(save_limit: Option<u16>, storage_rate: Option<u64>) -> Self {
+        Self { save_limit_seconds: u64::from(save_limit.unwrap_or(DEFAULT_SAVE_LIMIT)), storage_rate }
+    }
+}
+
 /// The training program of a container.
 #[derive(Debug, Serialize)]
 pub(super) struct Trainer {
@@ -62,7 +77,7 @@ impl Trainers {
         outcome: &Outcome,
         objects: &[&Object<'_>],
         files: &[File],
-        save_limit: Option<u16>,
+        limits: Limits,
     ) -> Self {
         let mut trainers: Vec<Trainer> = Vec::new();
         if !outcome.injected() {
@@ -79,7 +94,7 @@ impl Trainers {
                 if !template.containers.iter().any(|chosen| chosen.name == name) {
                     continue;
                 }
-                let Some(report) = read(object, spec, container, objects, files, npus, save_limit) else {
+                let Some(report) = read(object, spec, container, objects, files, npus, limits) else {
                     continue;
                 };
                 if !trainers.iter().any(|other| other.container == name && other.report == report) {
@@ -125,7 +140,7 @@ fn read(
     objects: &[&Object<'_>],
     files: &[File],
     npus: u64,
-    save_limit: Option<u16>,
+    limits: Limits,
 ) -> Option<Report> {
     let words = items(container.get("command")).iter().chain(items(container.get("args")));
     let words: Vec<&str> = words.filter_map(Data::as_str).collect();
@@ -155,7 +170,8 @@ fn read(
         has_unknown_variables: !items(container.get("envFrom")).is_empty(),
         has_operator_variables: is_ascend_job,
         npus: (npus > 0).then_some(npus),
-        save_limit_seconds: u64::from(save_limit.unwrap_or(DEFAULT_SAVE_LIMIT)),
+        save_limit_seconds: limits.save_limit_seconds,
+        storage_rate: limits.storage_rate,
     };
     Some(read_command(&words, &setting))
 }
