@@ -1,15 +1,19 @@
 //! Branches, loops and calls of functions.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::condition::matches;
 use super::lexer::Word;
+use super::merge::merge_surroundings;
 use super::run::{Interpreter, MAX_DEPTH};
-use super::state::{End, State, Value, Variable};
+use super::state::{End, State, Value};
 use super::tree::List;
 use crate::marks::{Arg, has_mark};
 
 const MAX_ROUNDS: usize = 64;
+/// Runs of a loop's body until nothing new changes.
+const MAX_PASSES: usize = 6;
 
 impl Interpreter<'_> {
     pub(super) fn run_conditional(&mut self, arms: &[(List, List)], otherwise: &List) {
@@ -173,31 +177,27 @@ impl Interpreter<'_> {
 
     /// Runs a body that may run any number of times: what it changes is unknown in it and behind it.
     fn run_unknown_loop(&mut self, body: &List, variable: Option<&str>) {
-        let (before, printed) = (self.snapshot(), self.printed());
+        let printed = self.printed();
         if let Some(name) = variable {
             let text = self.unknown(&format!("${name}"), true);
             self.state.set(name, Some(Value::Text(text)));
         }
+        let mut changed: BTreeSet<String> = variable.map(str::to_owned).into_iter().collect();
         self.quiet += 1;
-        self.run_list(body);
+        let mut is_done = false;
+        for _ in 0..MAX_PASSES {
+            let before = self.snapshot();
+            self.run_list(body);
+            let mut ends = self.take_parked(|end| matches!(end, End::Iteration { .. }));
+            ends.push(std::mem::replace(&mut self.state, before));
+            is_done = !self.widen(ends, &mut changed);
+            if is_done {
+                break;
+            }
+        }
         self.quiet = self.quiet.saturating_sub(1);
-        let parked = self.take_parked(|end| matches!(end, End::Iteration { .. }));
-        let (mut changed, mut arguments_changed) = (Vec::new(), false);
-        for state in parked.iter().chain([&self.state]) {
-            arguments_changed |= state.arguments != before.arguments;
-            let differs = |(name, value): &(&String, &Variable)| before.variables.get(*name) != Some(*value);
-            changed.extend(state.variables.iter().filter(differs).map(|(name, _)| name.clone()));
-        }
-        self.state = before;
-        if arguments_changed {
-            self.state.arguments = None;
-        }
-        let line = self.line;
-        for name in &changed {
-            let origin = format!("${name} ({}changed in a loop before line {})", self.place(), line + 1);
-            let one_word = variable == Some(name);
-            let text = self.unknown(&origin, one_word);
-            self.state.set(name, Some(Value::Text(text)));
+        if !is_done {
+            self.give_up(&format!("{}line {}: what the loop changes isn't known", self.place(), self.line));
         }
         let unknown = self.snapshot();
         self.run_list(body);
@@ -211,6 +211,28 @@ impl Interpreter<'_> {
         self.state = State { end: None, ..unknown.after(inner) };
         self.doubt_output(printed);
         self.status = None;
+    }
+
+    /// Makes the present state one in which what differs at the ends of a loop's body isn't known; whether that is news.
+    fn widen(&mut self, ends: Vec<State>, changed: &mut BTreeSet<String>) -> bool {
+        let mut is_new = false;
+        for end in ends {
+            for (name, variable) in &end.variables {
+                if self.state.variables.get(name) != Some(variable) && changed.insert(name.clone()) {
+                    is_new = true;
+                    let line = self.line + 1;
+                    let origin = format!("${name} ({}changed in a loop before line {line})", self.place());
+                    let text = self.unknown(&origin, false);
+                    self.state.set(name, Some(Value::Text(text)));
+                }
+            }
+            if self.state.arguments.is_some() && end.arguments != self.state.arguments {
+                self.state.arguments = None;
+                is_new = true;
+            }
+            is_new |= merge_surroundings(&mut self.state, end);
+        }
+        is_new
     }
 
     fn take_parked(&mut self, is_wanted: impl Fn(End) -> bool) -> Vec<State> {

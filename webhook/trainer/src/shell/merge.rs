@@ -43,23 +43,38 @@ pub(super) fn merge(marks: &mut Marks, origin: &str, states: Vec<State>) -> Opti
         if other.arguments != merged.arguments {
             merged.arguments = None;
         }
-        merge_functions(&mut merged.functions, other.functions);
-        merge_written(&mut merged.written, other.written);
-        merged.has_pipefail &= other.has_pipefail;
         merged.exports_all &= other.exports_all;
         merged.has_unknown_variables |= other.has_unknown_variables;
         merged.managers = merged.managers.max(other.managers);
-        // Which folder it is decides which program runs.
-        if merged.folder != other.folder {
-            merged.folder.clear();
-        }
+        merge_surroundings(&mut merged, other);
     }
     Some(merged)
 }
 
+/// Merges functions, options, the folder and written files of another state; whether that changes anything.
+pub(super) fn merge_surroundings(merged: &mut State, other: State) -> bool {
+    let mut has_changed = merge_functions(&mut merged.functions, other.functions);
+    has_changed |= merge_written(&mut merged.written, other.written);
+    if merged.has_pipefail && !other.has_pipefail {
+        merged.has_pipefail = false;
+        has_changed = true;
+    }
+    // Which folder it is decides which program runs.
+    if !merged.folder.is_empty() && merged.folder != other.folder {
+        merged.folder.clear();
+        has_changed = true;
+    }
+    has_changed
+}
+
 /// A function that only one of the branches defines may not exist, which is one that does nothing.
-fn merge_functions(merged: &mut HashMap<String, Vec<Rc<List>>>, other: HashMap<String, Vec<Rc<List>>>) {
+fn merge_functions(
+    merged: &mut HashMap<String, Vec<Rc<List>>>,
+    other: HashMap<String, Vec<Rc<List>>>,
+) -> bool {
     let nothing = || vec![Rc::new(List::new())];
+    let count = |all: &HashMap<String, Vec<Rc<List>>>| all.values().map(Vec::len).sum::<usize>();
+    let before = count(merged);
     for (name, bodies) in merged.iter_mut() {
         if !other.contains_key(name) && bodies.iter().all(|body| !body.is_empty()) {
             bodies.extend(nothing());
@@ -73,15 +88,23 @@ fn merge_functions(merged: &mut HashMap<String, Vec<Rc<List>>>, other: HashMap<S
             }
         }
     }
+    count(merged) > before
 }
 
-fn merge_written(merged: &mut HashMap<String, Option<Rc<str>>>, mut other: HashMap<String, Option<Rc<str>>>) {
+fn merge_written(
+    merged: &mut HashMap<String, Option<Rc<str>>>,
+    mut other: HashMap<String, Option<Rc<str>>>,
+) -> bool {
+    let mut has_changed = false;
     for (path, text) in merged.iter_mut() {
-        if other.remove(path).as_ref() != Some(text) {
+        if other.remove(path).as_ref() != Some(text) && text.is_some() {
             *text = None;
+            has_changed = true;
         }
     }
+    has_changed |= !other.is_empty();
     merged.extend(other.into_keys().map(|path| (path, None)));
+    has_changed
 }
 
 fn join(marks: &mut Marks, origin: &str, values: &[Option<Value>]) -> Value {
