@@ -3,12 +3,17 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::Client;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::{Client, ResourceExt as _};
 use serde_json::json;
+use swansong_api::documented::Documented as _;
 use swansong_api::node::{FAULTS_RELAYED, REHEARSAL, REHEARSE, RehearsalResult};
 use swansong_runtime::kube::error_message;
 use tokio::time::{Instant, sleep};
+
+use crate::checks::Status;
+use crate::report::Report;
+use crate::snapshot::{JobObject, last_rehearsal};
 
 /// A rehearsal with a ClusterD that accepts nothing ends after some minutes.
 const TIMEOUT: Duration = Duration::from_mins(5);
@@ -44,7 +49,7 @@ pub async fn rehearse(client: Client, node: &str, now: u64) -> Result<RehearsalR
     let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
         let found = nodes.get(node).await.map_err(failed)?;
-        if let Some(result) = result(&found).filter(|result| result.request == request) {
+        if let Some(result) = last_rehearsal(&found.metadata).filter(|result| result.request == request) {
             return Ok(result);
         }
         sleep(INTERVAL).await;
@@ -52,7 +57,36 @@ pub async fn rehearse(client: Client, node: &str, now: u64) -> Result<RehearsalR
     Err(RehearseError::NoAnswer(node.to_owned()))
 }
 
-/// The last rehearsal of a node.
-pub fn result(node: &Node) -> Option<RehearsalResult> {
-    serde_json::from_str(node.metadata.annotations.as_ref()?.get(REHEARSAL)?).ok()
+/// What the rehearsal of a job doesn't prove, since no dump is ordered.
+pub const NOT_PROVEN: [&str; 4] = [
+    "that ClusterD orders the dump after a fault",
+    "that the healthy ranks have the whole state: its replicas are on several nodes",
+    "that the trainer's save handlers work",
+    "that the storage takes the files within the limit for saving",
+];
+
+/// The rehearsal of a job: every link up to the order, by the checks.
+pub fn of_job(report: &Report, now: u64) -> RehearsalResult {
+    let status = match report.status {
+        Status::Pass | Status::Warn => "pass",
+        Status::Unknown => "unknown",
+        Status::Fail => "fail",
+    };
+    let first = report.checks.iter().find(|check| check.status == report.status && status != "pass");
+    let message = match first {
+        Some(check) => format!("{}: {}", check.link.as_str(), check.seen),
+        None => "every link up to the order holds".to_owned(),
+    };
+    RehearsalResult { request: String::new(), at: now, status: status.to_owned(), message }
+}
+
+/// Writes the result on the job.
+pub async fn store(client: Client, job: &JobObject, result: &RehearsalResult) -> Result<(), RehearseError> {
+    let (namespace, name) = (job.object.namespace().unwrap_or_default(), job.object.name_any());
+    let jobs: Api<DynamicObject> = Api::namespaced_with(client, &namespace, &job.kind.resource());
+    // Numbers and strings can always be serialized.
+    let text = serde_json::to_string(result).unwrap_or_default();
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {REHEARSAL: text}}}));
+    let stored = jobs.patch(&name, &PatchParams::default(), &patch).await;
+    stored.map(drop).map_err(|error| RehearseError::Api(error_message(&error)))
 }

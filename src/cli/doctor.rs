@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use serde_json::json;
 use swansong_doctor::bundle::{self, Bundle};
 use swansong_doctor::checks::{self, Status};
 use swansong_doctor::collect::{Scope, collect, evidence, material, now};
 use swansong_doctor::fault_course::{self, Course, Outcome};
-use swansong_doctor::rehearse::rehearse;
+use swansong_doctor::rehearse::{self, rehearse};
 use swansong_doctor::report::Report;
 use swansong_runtime::kube::ClusterChoice;
 
@@ -38,10 +39,11 @@ pub(crate) struct Doctor {
     /// Write what a support engineer asks for to a new file, a tar.gz of at most 20 MiB without secrets: of JOB, of --node, or of all
     #[arg(long, value_name = "FILE", conflicts_with_all = ["last_fault", "rehearse"])]
     bundle: Option<PathBuf>,
-    /// Send a harmless fault from the node to ClusterD and take it back, by the node's agent, and print the result
+    /// With --node: send a harmless fault from the node to ClusterD and take it back, by the node's agent. With JOB: check every
+    /// link up to the order to save, without giving one
     ///
-    /// It writes an annotation on the Node. Nothing is sent while a job that asks for a dump runs there.
-    #[arg(long, requires = "node")]
+    /// The result is kept in an annotation of the Node or job. Nothing is sent while a job that asks for a dump runs on the node.
+    #[arg(long, conflicts_with_all = ["all", "last_fault"])]
     rehearse: bool,
     /// Namespace of the job [default: that of the kubeconfig's context]
     #[arg(short, long, value_name = "NAME")]
@@ -94,6 +96,10 @@ impl Doctor {
         if let (true, Some(node)) = (self.rehearse, &self.node) {
             return runtime.block_on(self.rehearse(node));
         }
+        if self.rehearse {
+            anyhow::ensure!(self.job.is_some(), "a rehearsal needs JOB or --node NAME");
+            return runtime.block_on(self.rehearse_job());
+        }
         if let Some(job) = &self.last_fault {
             return runtime.block_on(self.last_fault(job));
         }
@@ -105,13 +111,35 @@ impl Doctor {
             Output::Text => report.text(self.verbose).to_string(),
             Output::Json => serde_json::to_string_pretty(&report)? + "\n",
         })?;
-        Ok(ExitCode::from(if report.count(Status::Fail) > 0 {
-            2
-        } else if report.count(Status::Unknown) > 0 {
-            3
-        } else {
-            0
-        }))
+        Ok(exit_code(&report))
+    }
+
+    async fn rehearse_job(&self) -> anyhow::Result<ExitCode> {
+        let config = self.cluster.config().await.context("a rehearsal needs a cluster")?;
+        let scope = self.scope(&config);
+        let client = kube::Client::try_from(config).context("no client of the API server can be made")?;
+        let snapshot = collect(client.clone(), &scope, &progress).await;
+        let report = Report::new(checks::run(&snapshot));
+        let result = rehearse::of_job(&report, snapshot.taken_at);
+        print(&match self.output {
+            Output::Text => {
+                let not_proven = rehearse::NOT_PROVEN.join("\n  ");
+                format!(
+                    "{}\n{}: {}\nnot proven:\n  {not_proven}\n",
+                    report.text(self.verbose),
+                    result.status,
+                    printable(&result.message)
+                )
+            }
+            Output::Json => {
+                let all = json!({"report": report, "rehearsal": result, "notProven": rehearse::NOT_PROVEN});
+                serde_json::to_string_pretty(&all)? + "\n"
+            }
+        })?;
+        if let Some(job) = snapshot.jobs.iter().find_map(|job| job.object.read()) {
+            rehearse::store(client, job, &result).await.context("the result isn't kept")?;
+        }
+        Ok(exit_code(&report))
     }
 
     async fn rehearse(&self, node: &str) -> anyhow::Result<ExitCode> {
@@ -189,6 +217,16 @@ impl Doctor {
         let snapshot = collect(client, &scope, &progress).await;
         Ok(Report::new(checks::run(&snapshot)))
     }
+}
+
+fn exit_code(report: &Report) -> ExitCode {
+    ExitCode::from(if report.count(Status::Fail) > 0 {
+        2
+    } else if report.count(Status::Unknown) > 0 {
+        3
+    } else {
+        0
+    })
 }
 
 /// Says what is read next, for people.

@@ -6,12 +6,11 @@ use swansong_api::node::{FAULTS_RELAYED, RehearsalResult};
 use super::finding::{Check, Checks, Judged, Verdict, required};
 use super::link::Link;
 use super::nodes::{REFUSED, reports_faults};
-use crate::rehearse;
-use crate::snapshot::{Cluster, NodeSnapshot, Snapshot, ready_endpoints};
+use crate::snapshot::{Cluster, NodeSnapshot, Snapshot, last_rehearsal, ready_endpoints};
 
 const NAMESPACES: [&str; 2] = ["cluster-system", "mindx-dl"];
 /// For how long a rehearsal counts as recent, in milliseconds.
-const RECENT: u64 = 30 * 24 * 60 * 60 * 1000;
+pub(super) const RECENT: u64 = 30 * 24 * 60 * 60 * 1000;
 
 pub(super) fn check(cluster: &Cluster, snapshot: &Snapshot) -> Vec<Check> {
     let mut checks = Checks::default();
@@ -75,7 +74,7 @@ fn sender(nodes: &[&NodeSnapshot]) -> Judged {
 
 /// The last rehearsal of a node.
 fn result(node: &NodeSnapshot) -> Option<RehearsalResult> {
-    rehearse::result(node.node.read()?)
+    last_rehearsal(&node.node.read()?.metadata)
 }
 
 fn rehearsal(nodes: &[&NodeSnapshot], now: u64) -> Judged {

@@ -5,14 +5,18 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use swansong_api::annotations::RECOVER_STRATEGY;
 use swansong_api::labels::{FAULT_SCHEDULING, PROCESS_RECOVER_ENABLE};
+use swansong_api::node::RehearsalResult;
 use swansong_api::ports::{TASKD, TTP};
 use swansong_api::strategy::{KNOWN, Strategies, hint};
 use swansong_clusterd::reset_config;
 
+use super::cluster::{RECENT, age};
 use super::finding::{Check, Checks, Judged, Verdict, known, required};
 use super::link::Link;
 use super::pod::PodView;
-use crate::snapshot::{Job, JobKind, JobObject, Snapshot, ready_endpoints, training_container};
+use crate::snapshot::{
+    Job, JobKind, JobObject, Snapshot, last_rehearsal, ready_endpoints, training_container,
+};
 
 /// Makes ClusterD wait for a platform's decisions.
 const PLATFORM: &str = "ProcessRecoverStrategy";
@@ -60,8 +64,18 @@ pub(super) fn check(job: &Job, snapshot: &Snapshot) -> Vec<Check> {
     }
     checks.add(Link::FaultScheduling, fault_scheduling(object));
     checks.add(Link::FaultRetryTimes, retries(job, object));
+    if let Some(result) = last_rehearsal(&object.object.metadata) {
+        checks.add(Link::JobRehearsal, rehearsal(&result, snapshot.taken_at));
+    }
     checks.add(Link::OtherPods, other_pods(object));
     checks.all
+}
+
+/// A rehearsal that failed is history: the checks show what is broken now.
+fn rehearsal(result: &RehearsalResult, now: u64) -> Judged {
+    let elapsed = now.saturating_sub(result.at);
+    let seen = format!("the one {} ago: {}, {}", age(elapsed), result.status, result.message);
+    Ok(if result.status == "pass" && elapsed <= RECENT { Verdict::pass(seen) } else { Verdict::warn(seen) })
 }
 
 fn strategy(object: &JobObject) -> Judged {

@@ -132,6 +132,9 @@ pub enum Link {
     /// The label `fault-retry-times`, which keeps the job's PodGroup after a Pod has failed.
     #[strum(message = "Set the label to a positive number, or let the launcher hook protect the dump.")]
     FaultRetryTimes,
+    /// The date and the result of the last rehearsal of the job, if there was one.
+    #[strum(message = "Run `swansong doctor JOB --rehearse` again, after what failed is corrected.")]
+    JobRehearsal,
     /// Whether the job has other Pods than that of rank 0.
     #[strum(
         message = "Nothing helps if the node of a job with one Pod is lost; other faults are covered by the launcher hook."
@@ -284,6 +287,7 @@ impl Link {
             | Self::CleanPodPolicy
             | Self::FaultScheduling
             | Self::FaultRetryTimes
+            | Self::JobRehearsal
             | Self::OtherPods => Area::Job,
             Self::AgentAnswers
             | Self::DumpReady

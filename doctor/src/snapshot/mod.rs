@@ -9,7 +9,9 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
+use swansong_api::node::{REHEARSAL, RehearsalResult};
 
 pub use self::agent::{
     AgentCheck, AgentFault, AgentFaults, AgentStatus, ContainerVerdict, Discovery, HookVerdict, ImageFinding,
@@ -162,6 +164,11 @@ impl Snapshot {
         let index = self.nodes.binary_search_by(|node| node.name.as_str().cmp(name)).ok()?;
         self.nodes.get(index)
     }
+}
+
+/// The result of the last rehearsal of a node or job.
+pub fn last_rehearsal(metadata: &ObjectMeta) -> Option<RehearsalResult> {
+    serde_json::from_str(metadata.annotations.as_ref()?.get(REHEARSAL)?).ok()
 }
 
 /// How many of the endpoints are ready.

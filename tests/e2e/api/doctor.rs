@@ -10,6 +10,7 @@ mod fault;
 mod figures;
 mod kubelet;
 mod objects;
+mod rehearsal;
 mod status;
 mod world;
 
