@@ -63,6 +63,24 @@ impl Training {
         folder: &Path,
         job: Job,
     ) -> Result<Self, TrainingError> {
+        let training = Self::create(cluster, leader, folder, job).await?;
+        let what = format!("{} trains", job.name);
+        eventually(&what, TIMEOUT, || async {
+            let log = training.logs(cluster).await;
+            let ready = log.contains("all processors registered") && leader.has_job(&training.uid);
+            if ready { Ok(()) } else { Err(log) }
+        })
+        .await?;
+        Ok(training)
+    }
+
+    /// Creates the job and all that belongs to it.
+    pub async fn create(
+        cluster: &Cluster,
+        leader: &Leader,
+        folder: &Path,
+        job: Job,
+    ) -> Result<Self, TrainingError> {
         let client = cluster.client().await?;
         let namespace = cluster.namespace(job.name).await?;
         let checkpoints = folder.join(job.name);
@@ -78,13 +96,6 @@ impl Training {
         let training = Self { job, namespace, uid: stored.uid().unwrap_or_default(), checkpoints };
         training.create_pod_group(cluster).await?;
         operator::reconcile(&client, &stored).await?;
-        let what = format!("{} trains", job.name);
-        eventually(&what, TIMEOUT, || async {
-            let log = training.logs(cluster).await;
-            let ready = log.contains("all processors registered") && leader.has_job(&training.uid);
-            if ready { Ok(()) } else { Err(log) }
-        })
-        .await?;
         Ok(training)
     }
 

@@ -56,6 +56,24 @@ pub(super) const TWO_PODS: Job = Job {
 /// Image and start script as they are.
 const UNTOUCHED: Job = Job { name: "zero-touch", is_untouched: true, ..TWO_PODS };
 
+/// The same without a part of zero touch, and the checks of doctor that name it.
+const TAKEN_OUT: [(Job, &[&str]); 3] = [
+    (taken_out("zero-touch-manager", 2, &[("swansong.dev/manager", "none")]), &["manager-listening"]),
+    (
+        taken_out("zero-touch-libraries", 3, &[("swansong.dev/libraries", "configured")]),
+        &["preload", "launcher-hook-active"],
+    ),
+    (taken_out("zero-touch-hook", 4, &[UNPROTECTED]), &["launcher-hook"]),
+];
+
+const fn taken_out(
+    name: &'static str,
+    npu: i32,
+    annotations: &'static [(&'static str, &'static str)],
+) -> Job {
+    Job { name, pods: 1, first_npu: npu, annotations, ..UNTOUCHED }
+}
+
 #[tokio::test]
 async fn device_faults_of_five_jobs_in_one_second_end_in_checkpoints_and_known_outcomes() {
     let Some((_turn, cluster)) = alone().await else { return };
@@ -93,6 +111,28 @@ async fn device_fault_of_an_untouched_image_and_start_script_leaves_a_checkpoint
     let stage = Stage::start(cluster, &python_image::build_unusual(folder.path()).unwrap()).await;
     zero_touch(cluster, "zeroTouchNamespaces: [\"*zero-touch*\"]\n").await;
     let job = Training::start(cluster, &stage.leader, folder.path(), UNTOUCHED).await.unwrap();
+    let parts: Vec<&str> = TAKEN_OUT.iter().flat_map(|(_, checks)| *checks).copied().collect();
+    eventually("doctor finds nothing wrong with any part", TIMEOUT, || async {
+        let named = not_passed(cluster, &job).await?;
+        if named.iter().any(|(check, _)| parts.contains(&check.as_str())) {
+            Err(format!("{named:?}"))
+        } else {
+            Ok(())
+        }
+    })
+    .await
+    .unwrap();
+    let mut others = Vec::new();
+    for (other, checks) in TAKEN_OUT {
+        others.push(Training::create(cluster, &stage.leader, folder.path(), other).await.unwrap());
+        eventually(&format!("doctor names what {} lacks", other.name), TIMEOUT, || async {
+            let named = not_passed(cluster, others.last().unwrap()).await?;
+            let is_named = |check: &&str| named.iter().any(|(name, _)| name == check);
+            if checks.iter().all(is_named) { Ok(()) } else { Err(format!("{named:?}")) }
+        })
+        .await
+        .unwrap();
+    }
     stage.script.event(UNTOUCHED.lost_npu().try_into().unwrap(), HBM, 3, 1, "a fault");
     fault_to_outcome(cluster, &stage.clusterd, &stage.leader, &job).await;
     stage.expect(&job, true, &["DumpSucceeded"]).await;
@@ -107,7 +147,22 @@ async fn device_fault_of_an_untouched_image_and_start_script_leaves_a_checkpoint
         assert!(logs.contains(part), "{part}:\n{logs}");
     }
     zero_touch(cluster, "{}\n").await;
-    stage.stop(&[job]).await;
+    others.push(job);
+    stage.stop(&others).await;
+}
+
+/// The checks of a job that doctor doesn't pass, each with what it saw.
+async fn not_passed(cluster: &Cluster, job: &Training) -> Result<Vec<(String, String)>, String> {
+    let mut doctor = tokio::process::Command::new(env!("CARGO_BIN_EXE_swansong"));
+    doctor.args(["doctor", job.job.name, "--namespace", &job.namespace, "--output", "json"]);
+    let output = doctor.env("KUBECONFIG", cluster.kubeconfig()).output().await;
+    let output = output.map_err(|error| error.to_string())?;
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&output.stderr)))?;
+    let text = |check: &serde_json::Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
+    let checks = report["checks"].as_array().into_iter().flatten();
+    let not_passed = checks.filter(|check| check["status"] != "pass");
+    Ok(not_passed.map(|check| (text(check, "check"), text(check, "seen"))).collect())
 }
 
 /// Writes the webhook's configuration, and waits until it applies to a Pod of the job's namespace.
@@ -181,7 +236,7 @@ impl Stage {
             script.card(card, 2);
         }
         let config = format!(
-            "npus: 16\ndriver: {{trust: anyone}}\nclusterd: {{dial: false, address: \"{}\"}}\nfaults: {{settle: 1s}}\n",
+            "npus: 16\npreload: {{grace: 2s, interval: 2s}}\ndriver: {{trust: anyone}}\nclusterd: {{dial: false, address: \"{}\"}}\nfaults: {{settle: 1s}}\n",
             clusterd.address()
         );
         let agents = Agents::start(cluster, "overlays/agent-fast-dump", &host.path("/"), &config).await;
