@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::warn;
 
 use crate::backoff::{API_SERVER, Backoff};
-use crate::kube::{error_message, retry_after, status_code};
+use crate::kube::{error_message, is_namespace_terminating, retry_after, status_code};
 use crate::supervisor::Progress;
 
 /// The number of waiting Events; further ones are dropped and counted.
@@ -292,7 +292,8 @@ async fn try_write(client: &Client, entry: &mut Entry, component: &str, host: &s
     match events.create(&PostParams::default(), &object(entry, namespace, component, host)).await {
         Ok(_) => {}
         Err(error) if entry.event.is_state && status_code(&error) == Some(409) => {}
-        Err(error) if status_code(&error) == Some(404) => {
+        // A repetition would only delay the Events of other namespaces.
+        Err(error) if status_code(&error) == Some(404) || is_namespace_terminating(&error) => {
             warn!(error = error_message(&error), "an Event is dropped, since its namespace doesn't exist");
         }
         Err(error) => return Err(error),

@@ -121,6 +121,13 @@ pub fn status_code(error: &kube::Error) -> Option<u16> {
     }
 }
 
+/// Whether the API server refused an object because its namespace is being deleted.
+pub fn is_namespace_terminating(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
+}
+
 /// How long the API server asks to wait before the next attempt.
 pub fn retry_after(error: &kube::Error) -> Option<Duration> {
     let kube::Error::Api(status) = error else { return None };

@@ -32,6 +32,29 @@ async fn a_flood_is_one_event_with_a_count() {
     assert_eq!(joined.entries.len(), 1);
 }
 
+#[tokio::test]
+async fn an_event_of_a_namespace_that_is_being_deleted_is_dropped() {
+    let status = json!({
+        "status": "Failure", "reason": "Forbidden", "code": 403,
+        "message": "events \"n.1\" is forbidden: unable to create new content in namespace n because it is being terminated",
+        "details": {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]},
+    });
+    let other = json!({"status": "Failure", "reason": "Forbidden", "code": 403, "message": "no right"});
+    for (status, is_dropped) in [(status, true), (other, false)] {
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            let body = kube::client::Body::from(status.to_string().into_bytes());
+            let response = http::Response::builder().status(403).body(body).expect("a response");
+            std::future::ready(Ok::<_, Infallible>(response))
+        });
+        let mut joined = JoinedEvents::default();
+        joined.add(event("m", false));
+        let key = joined.take_pending().expect("pending");
+        let entry = joined.entries.get_mut(&key).expect("an entry");
+        let written = write(&Client::new(service, "default"), entry, "component", "host").await;
+        assert_eq!((written.is_ok(), entry.is_pending()), (is_dropped, !is_dropped), "{written:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_state_has_one_name_and_one_count() {
     let (mut first, mut second) = (JoinedEvents::default(), JoinedEvents::default());
