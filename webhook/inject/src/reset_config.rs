@@ -21,7 +21,7 @@ pub(crate) struct ResetConfig<'t> {
     wanted: Option<ResetConfigMount>,
     job: Option<&'t str>,
     namespace: Option<&'t str>,
-    /// Whether the template has a volume of the name already.
+    /// Whether the user has a volume of the name, which containers don't mount as ours.
     has_volume: bool,
     is_mounted: bool,
     /// Why there is no mount while the job isn't known.
@@ -55,7 +55,9 @@ impl<'t> ResetConfig<'t> {
         let mut mounts = container.volume_mounts.items().iter().map(|mount| mount.mount_path.text());
         let reason = match self.source() {
             Err(reason) => reason,
-            Ok(_) if mounts.any(|path| hides(path, RESET_CONFIG_FOLDER)) => Reason::UserValueKept,
+            Ok(_) if self.has_volume || mounts.any(|path| hides(path, RESET_CONFIG_FOLDER)) => {
+                Reason::UserValueKept
+            }
             Ok(source) => {
                 self.is_mounted = true;
                 let action = Action::added(FIELD, source);
@@ -83,7 +85,7 @@ impl<'t> ResetConfig<'t> {
 
     /// Adds the volume.
     pub(crate) fn emit(&self, additions: &mut PodAdditions) {
-        let Some(source) = self.source().ok().filter(|_| self.is_mounted && !self.has_volume) else { return };
+        let Some(source) = self.source().ok().filter(|_| self.is_mounted) else { return };
         let volume = if self.wanted == Some(ResetConfigMount::HostPath) {
             json!({"name": RESET_CONFIG, "hostPath": {"path": source, "type": "DirectoryOrCreate"}})
         } else {

@@ -299,6 +299,11 @@ fn reset_config_is_mounted_by_the_name_of_the_job() {
         json!([{"name": "mine", "mountPath": "/user/restore/reset/config"}]);
     let kept = run(WorkloadKind::Pod, &object, &policy);
     assert_eq!(kept.action("resetConfig").map(|action| action.reason), Some(Reason::UserValueKept));
+    object["spec"]["containers"][0].as_object_mut().unwrap().remove("volumeMounts");
+    object["spec"]["volumes"] = json!([{"name": "swansong-reset-config", "emptyDir": {}}]);
+    let kept = run(WorkloadKind::Pod, &object, &policy);
+    assert_eq!(kept.action("resetConfig").map(|action| action.reason), Some(Reason::UserValueKept));
+    assert_eq!(undone(WorkloadKind::Pod, &kept.object), object);
 }
 
 #[test]
