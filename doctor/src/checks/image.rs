@@ -20,7 +20,7 @@ pub(super) fn libraries(pod: &PodView<'_>, snapshot: &Snapshot) -> Judged {
     Ok(match discovery.reason.as_str() {
         "LibrariesFound" => Verdict::pass("they are linked"),
         "LibrariesNotFound" => Verdict::warn(seen),
-        NOT_SEARCHED => Verdict::fail(seen),
+        NOT_SEARCHED | "LibraryIsLink" => Verdict::fail(seen),
         _ => Verdict::unknown(seen),
     })
 }

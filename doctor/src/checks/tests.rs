@@ -263,6 +263,7 @@ fn search_for_libraries_is_judged_and_explains_a_pod_that_does_not_start() {
     for (reason, phase, status, running) in [
         ("LibrariesFound", "Running", Status::Pass, Status::Fail),
         ("LibrariesNotFound", "Running", Status::Warn, Status::Fail),
+        ("LibraryIsLink", "Running", Status::Fail, Status::Fail),
         ("LibrariesNotSearched", "Pending", Status::Fail, Status::Unknown),
         ("LibrariesNotSearched", "Failed", Status::Fail, Status::Unknown),
         ("Other", "Running", Status::Unknown, Status::Fail),
