@@ -24,3 +24,4 @@ mod pods;
 mod reset_config;
 mod secrecy;
 mod support;
+mod zero_touch;
