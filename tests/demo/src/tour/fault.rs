@@ -34,6 +34,7 @@ const WITH: Job = Job {
     // Twice the time after which a launcher reads its orders: without Swansong it exits during the save.
     save_seconds: 10,
     is_untouched: false,
+    hidden: None,
     by_hand: false,
 };
 const WITHOUT: Job = Job {

@@ -38,6 +38,10 @@ fn replica(job: Job, pod: i32, leader: &Leader, folder: &Path) -> Result<Value, 
         volumes.push(json!({"name": device, "hostPath": {"path": folder.join(&device), "type": "File"}}));
         mounts.push(json!({"name": device, "mountPath": format!("/dev/{device}")}));
     }
+    if let Some(folder) = job.hidden {
+        volumes.push(json!({"name": "hidden", "emptyDir": {}}));
+        mounts.push(json!({"name": "hidden", "mountPath": folder}));
+    }
     let mut annotations = device_annotations(&format!("{}-{kind}-0", job.name), npus_of_pod);
     annotations.extend(job.annotations.iter().map(|(name, value)| (*name, (*value).to_owned())));
     let npus = json!({"huawei.com/Ascend910": job.npus_per_pod});

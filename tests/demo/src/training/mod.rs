@@ -37,6 +37,8 @@ pub struct Job {
     pub save_seconds: u32,
     /// Whether image and start script are as MindCluster's documentation has them before its changes.
     pub is_untouched: bool,
+    /// A folder of the image that an empty volume hides, as if the image lacked it.
+    pub hidden: Option<&'static str>,
     /// Whether job and start script have the settings of MindCluster's documentation.
     pub by_hand: bool,
 }

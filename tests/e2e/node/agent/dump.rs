@@ -50,6 +50,7 @@ pub(super) const TWO_PODS: Job = Job {
     annotations: &[],
     save_seconds: 10,
     is_untouched: false,
+    hidden: None,
     by_hand: false,
 };
 
@@ -57,14 +58,18 @@ pub(super) const TWO_PODS: Job = Job {
 const UNTOUCHED: Job = Job { name: "zero-touch", is_untouched: true, ..TWO_PODS };
 
 /// The same without a part of zero touch, and the checks of doctor that name it.
-const TAKEN_OUT: [(Job, &[&str]); 3] = [
+const TAKEN_OUT: [(Job, &[&str]); 4] = [
     (taken_out("zero-touch-manager", 2, &[("swansong.dev/manager", "none")]), &["manager-listening"]),
     (
         taken_out("zero-touch-libraries", 3, &[("swansong.dev/libraries", "configured")]),
         &["preload", "launcher-hook-active"],
     ),
     (taken_out("zero-touch-hook", 4, &[UNPROTECTED]), &["launcher-hook"]),
+    (Job { hidden: Some(MSPTI_FOLDER), ..taken_out("zero-touch-mspti", 5, &[]) }, &["libraries-found"]),
 ];
+
+/// Where the image has libmspti.so.
+const MSPTI_FOLDER: &str = "/usr/local/Ascend/ascend-toolkit/latest/lib64";
 
 const fn taken_out(
     name: &'static str,
