@@ -55,7 +55,12 @@ pub(super) const TWO_PODS: Job = Job {
 };
 
 /// Image and start script as they are.
-const UNTOUCHED: Job = Job { name: "zero-touch", is_untouched: true, ..TWO_PODS };
+const UNTOUCHED: Job = Job {
+    name: "zero-touch",
+    is_untouched: true,
+    annotations: &[("swansong.dev/reset-config", "configMap")],
+    ..TWO_PODS
+};
 
 /// The same without a part of zero touch, and the checks of doctor that name it.
 const TAKEN_OUT: [(Job, &[&str]); 4] = [
@@ -124,6 +129,15 @@ async fn device_fault_of_an_untouched_image_and_start_script_leaves_a_checkpoint
         } else {
             Ok(())
         }
+    })
+    .await
+    .unwrap();
+    eventually("the training container has reset.json", TIMEOUT, || async {
+        let read = "while read -r line; do echo \"$line\"; done </user/restore/reset/config/reset.json";
+        let pod = ["--namespace", &job.namespace, "exec", "zero-touch-master-0", "--container=ascend", "--"];
+        let text = cluster.kubectl(&[&pod[..], &["/bin/sh", "-c", read]].concat()).await;
+        let text = text.map_err(|error| error.to_string())?;
+        if text.contains("initializing") { Ok(()) } else { Err(text) }
     })
     .await
     .unwrap();
