@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use swansong_inject::policy::NodeReadiness;
 
-use super::{any_json, maybe, put};
+use crate::generators::{any_json, maybe, put};
 
 const LABEL: &str = "swansong.dev/dump-ready";
 
