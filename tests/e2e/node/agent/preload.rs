@@ -1,4 +1,5 @@
-//! The preload check on real containers: right, missing, overwritten and partly overwritten.
+//! The preload check on real containers: right, missing, overwritten and partly overwritten; and what is said of their
+//! training program and of the releases in their image.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,13 +25,23 @@ struct Case {
     annotations: Value,
     /// The environment after the start script.
     env: &'static [&'static str],
+    /// What the container runs instead of the training program.
+    program: &'static [&'static str],
     user: i64,
     event: &'static str,
     why: &'static str,
 }
 
 fn cases() -> Vec<Case> {
-    let case = |name, event, why| Case { name, annotations: json!({}), env: &[], user: 0, event, why };
+    let case = |name, event, why| Case {
+        name,
+        annotations: json!({}),
+        env: &[],
+        program: &[PROGRAM],
+        user: 0,
+        event,
+        why,
+    };
     let nowhere = "/opt/nowhere/libtaskd.so";
     let missing =
         json!({"swansong.dev/libtaskd": nowhere, "swansong.dev/libmspti": "/opt/nowhere/libmspti.so"});
@@ -52,9 +63,31 @@ fn cases() -> Vec<Case> {
             ..case("partly-overwritten", "PreloadPartlyLive", "Overwritten")
         },
         Case { env: &["--unset=LD_PRELOAD"], ..case("cleared", "PreloadNotLive", "NotInEnvironment") },
+        Case {
+            env: &TRAINING,
+            program: &[
+                PYTHON,
+                "-u",
+                "/job/MindSpeed-LLM/pretrain_gpt.py",
+                "--use-distributed-optimizer",
+                "--save",
+                "/ckpt",
+            ],
+            ..case("can-save", "TrainerCanSave", "can save a dying checkpoint")
+        },
+        Case {
+            env: &TRAINING,
+            program: &[PYTHON, "/job/MindSpeed-LLM/pretrain_gpt.py", "--lora-r", "8", "--save", "/ckpt"],
+            ..case("lora", "TrainerCannotSave", "LoraStopsJob")
+        },
+        case("old-release", "KnownDefects", "move to v26.0.0 or newer"),
     ]
 }
 
+/// The training program under Python's name, as whose arguments those of a training are read.
+const PYTHON: &str = "/usr/bin/python3";
+/// What ascend-operator sets for a job with 16 NPUs.
+const TRAINING: [&str; 3] = ["HIGH_AVAILABILITY=dump", "WORLD_SIZE=16", "LOCAL_WORLD_SIZE=16"];
 const IMAGE: &str = "localhost/swansong-test-preload:1";
 
 /// The training image with a program to change the environment, and a library of the user's own.
@@ -78,7 +111,12 @@ async fn load_image(cluster: &Cluster) {
     for path in [LIBMSPTI, LIBTASKD, "/opt/own/libown.so"] {
         image = image.file(&library, path, 0o755).unwrap();
     }
-    image = image.program(&compiled("train.c", "train", &[]), PROGRAM).unwrap();
+    let program = compiled("train.c", "train", &[]);
+    image = image.program(&program, PROGRAM).unwrap().program(&program, PYTHON).unwrap();
+    let metadata = folder.path().join("METADATA");
+    std::fs::write(&metadata, "Name: taskd\n").unwrap();
+    let release = "/usr/local/lib/python3.11/dist-packages/taskd-7.3.0.dist-info/METADATA";
+    image = image.file(&metadata, release, 0o644).unwrap();
     image = image.program(Path::new("/usr/bin/env"), "/usr/bin/env").unwrap();
     let tar = folder.path().join("image.tar");
     image.write(&tar).unwrap();
@@ -89,9 +127,9 @@ async fn load_image(cluster: &Cluster) {
 /// The pod as Swansong's webhook would have it stored.
 fn injected(case: &Case) -> Value {
     let command: Vec<&str> = if case.env.is_empty() {
-        vec![PROGRAM, "--stay"]
+        case.program.iter().chain(&["--stay"]).copied().collect()
     } else {
-        ["/usr/bin/env"].iter().chain(case.env).chain(&[PROGRAM, "--stay"]).copied().collect()
+        ["/usr/bin/env"].iter().chain(case.env).chain(case.program).chain(&["--stay"]).copied().collect()
     };
     let mut annotations = case.annotations.clone();
     annotations["recover-strategy"] = json!("dump");
@@ -143,7 +181,11 @@ async fn verdicts_on_preloads_are_events_on_pods() {
         eventually(&format!("the verdict on {}", case.name), TIMEOUT, || async {
             let events = events(&client, &namespace).await?;
             let of_pod: Vec<_> = events.iter().filter(|(pod, ..)| pod == case.name).collect();
-            match of_pod[..] {
+            // One of each kind: on the preload, the training and the releases.
+            let kind = |reason: &str| reason.chars().take(4).collect::<String>();
+            let of_kind: Vec<_> =
+                of_pod.iter().filter(|(_, reason, _)| kind(reason) == kind(case.event)).collect();
+            match of_kind[..] {
                 [(_, reason, message)] if *reason == case.event && message.contains(case.why) => Ok(()),
                 _ => Err(format!("{of_pod:?}; {}", agents.status().await?["preload"])),
             }
