@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use swansong_api::node::{FAULTS_RELAYED, RehearsalResult};
+use swansong_trainer::releases::{self, version_of_image};
 
 use super::finding::{Check, Checks, Judged, Verdict, required};
 use super::link::Link;
@@ -38,7 +39,25 @@ fn namespaces(cluster: &Cluster) -> Judged {
 
 fn clusterd(cluster: &Cluster) -> Judged {
     let ready = ready_endpoints(required(&cluster.clusterd, "the endpoints of clusterd-grpc-svc")?);
-    Ok(Verdict::of(ready > 0, format!("the Service clusterd-grpc-svc has {ready} ready endpoints")))
+    let seen = format!("the Service clusterd-grpc-svc has {ready} ready endpoints");
+    let defects = known_defects(cluster.clusterd_images.read().map_or(&[], Vec::as_slice));
+    Ok(if ready > 0 && !defects.is_empty() {
+        Verdict::warn(format!("{seen}, of a release with known defects: {}", defects.join(". ")))
+    } else {
+        Verdict::of(ready > 0, seen)
+    })
+}
+
+/// The defects of ClusterD's release that a newer one has fixed. An image without a release in its tag is unknown.
+fn known_defects(images: &[String]) -> Vec<String> {
+    let mut messages: Vec<String> = Vec::new();
+    for (component, version) in images.iter().filter_map(|image| version_of_image(image)) {
+        let defects = releases::known_defects(component, version).unwrap_or_default();
+        let fixed = defects.iter().filter(|defect| defect.fixed_in.is_some());
+        messages.extend(fixed.map(|defect| defect.message(component, version)));
+    }
+    messages.dedup();
+    messages
 }
 
 fn cluster_info(cluster: &Cluster, now: u64) -> Judged {
@@ -106,5 +125,20 @@ pub(crate) fn age(milliseconds: u64) -> String {
         120..7200 => format!("{} min", seconds / 60),
         7200..172_800 => format!("{} h", seconds / 3600),
         _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_known_releases_have_defects() {
+        let of = |image: &str| known_defects(&[image.to_owned()]);
+        let old = of("registry:5000/mindx/clusterd:v7.3.0");
+        assert!(old.iter().any(|message| message.contains("move to v26.0.0")), "{old:?}");
+        assert_eq!(of("clusterd:v26.1.0"), Vec::<String>::new());
+        assert_eq!(of("clusterd:latest"), Vec::<String>::new());
+        assert_eq!(of("clusterd@sha256:00"), Vec::<String>::new());
     }
 }

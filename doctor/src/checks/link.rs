@@ -72,8 +72,10 @@ pub enum Link {
     /// The namespaces `mindx-dl` and `cluster-system`, in which ClusterD writes.
     #[strum(message = "Create the namespace, as MindCluster's installation does.")]
     Namespaces,
-    /// The ready endpoints of the Service `clusterd-grpc-svc` in `mindx-dl`.
-    #[strum(message = "See why ClusterD isn't ready: kubectl -n mindx-dl describe pods.")]
+    /// The ready endpoints of the Service `clusterd-grpc-svc` in `mindx-dl`, and whether ClusterD's release, by the tag of its image, has known defects.
+    #[strum(
+        message = "See why ClusterD isn't ready: kubectl -n mindx-dl describe pods. Of known defects, move to the release that the message names."
+    )]
     Clusterd,
     /// The ConfigMap `cluster-info-device-0` in `mindx-dl`, in which ClusterD publishes the devices.
     #[strum(message = "See the log of ClusterD, and whether it may write ConfigMaps in mindx-dl.")]

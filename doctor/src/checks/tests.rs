@@ -48,6 +48,7 @@ fn snapshot(result: &Seen<()>, job: JobObject) -> Snapshot {
         cluster: Some(Cluster {
             namespaces: unread(result),
             clusterd: unread(result),
+            clusterd_images: unread(result),
             cluster_info: unread(result),
             queues: unread(result),
         }),

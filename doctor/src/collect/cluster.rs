@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
@@ -16,18 +16,31 @@ use crate::snapshot::{Cluster, Seen};
 const MINDX: &str = "mindx-dl";
 /// The Service that ascend-operator names in jobs.
 const CLUSTERD: &str = "clusterd-grpc-svc";
+/// The label of ClusterD's Pods in MindCluster's own manifest.
+const CLUSTERD_PODS: &str = "app=clusterd";
 /// The first part of what ClusterD publishes of all devices.
 const CLUSTER_INFO: &str = "cluster-info-device-0";
 
 pub(super) async fn collect(reader: &Reader) -> Cluster {
     let maps: Api<ConfigMap> = Api::namespaced(reader.client(), MINDX);
-    let (namespaces, clusterd, cluster_info, queues) = futures::join!(
+    let (namespaces, clusterd, clusterd_images, cluster_info, queues) = futures::join!(
         namespaces(reader),
         endpoint_slices(reader, MINDX, CLUSTERD),
+        clusterd_images(reader),
         reader.get(&maps, CLUSTER_INFO),
         queues(reader),
     );
-    Cluster { namespaces, clusterd, cluster_info, queues }
+    Cluster { namespaces, clusterd, clusterd_images, cluster_info, queues }
+}
+
+async fn clusterd_images(reader: &Reader) -> Seen<Vec<String>> {
+    let pods: Api<Pod> = Api::namespaced(reader.client(), MINDX);
+    let images = |pod: Pod| {
+        let containers = pod.spec?.containers;
+        Some(containers.into_iter().filter_map(|container| container.image).collect::<Vec<String>>())
+    };
+    let found = reader.list(&pods, &ListParams::default().labels(CLUSTERD_PODS), images).await;
+    found.map(|images| images.into_iter().flatten().collect())
 }
 
 async fn namespaces(reader: &Reader) -> Seen<Vec<String>> {

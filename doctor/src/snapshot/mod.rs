@@ -128,6 +128,8 @@ pub struct Cluster {
     /// Which of ClusterD's namespaces exist.
     pub namespaces: Seen<Vec<String>>,
     pub clusterd: Seen<Vec<EndpointSlice>>,
+    /// The images of ClusterD's Pods.
+    pub clusterd_images: Seen<Vec<String>>,
     pub cluster_info: Seen<ConfigMap>,
     /// The state of each of Volcano's queues, by name.
     pub queues: Seen<BTreeMap<String, String>>,
