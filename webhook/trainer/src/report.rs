@@ -40,7 +40,7 @@ impl Report {
                 .map(|place| note(Reason::ScriptUnread, format!("{place}, so what follows isn't known"))),
         );
         findings.extend(shell.missing.iter().map(|script| {
-            note(Reason::ScriptMissing, format!("{script} isn't in the input: give it with `-f`"))
+            note(Reason::ScriptMissing, format!("{script} isn't in the input: give that file too"))
         }));
         if !shell.assumed_unset.is_empty() && !trainings.is_empty() {
             let names = shell.assumed_unset.join(", ");
