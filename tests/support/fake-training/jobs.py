@@ -157,9 +157,13 @@ class Job:
 
     def wait_until_training(self, timeout=20):
         """True when all ranks are registered with the controller, and that with ClusterD."""
+        return self.wait_for_log("all processors registered", timeout, lambda: self.clusterd.jobs.get(self.name))
+
+    def wait_for_log(self, text, timeout=20, condition=lambda: True):
+        """True when a log has a text while a condition holds."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            if self.clusterd.jobs.get(self.name) and "all processors registered" in self.logs():
+            if condition() and text in self.logs():
                 return True
             time.sleep(0.02)
         return False

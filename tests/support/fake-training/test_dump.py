@@ -155,8 +155,8 @@ class Variables(Scenario):
 
     def test_without_ms_tft_port_mindspore_does_not_start(self):
         job = self.job(mindspore=True, without=["MS_TFT_PORT"])
+        self.assertTrue(job.wait_for_log("int() argument must be"), job.logs())
         self.assertFalse(job.wait_until_training(timeout=seconds(60)), job.logs())
-        self.assertIn("int() argument must be", job.logs())
 
     def test_without_pod_ip_or_ttp_port_there_is_no_controller(self):
         for name in ("POD_IP", "TTP_PORT"):
