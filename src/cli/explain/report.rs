@@ -28,8 +28,8 @@ const REMINDERS: [(&str, &str); 4] = [
     ),
 ];
 
-/// What discovery needs. It doesn't fail softly: a failed init container blocks its Pod.
-const SHELL: &str = "image: /bin/sh, which the init container for the libraries runs; without it the Pod doesn't start \
+/// What discovery and the Manager's sidecar need. They don't fail softly: a failed init container blocks its Pod.
+const SHELL: &str = "image: /bin/sh, which the added init containers run; without it the Pod doesn't start \
                      (`swansong image-check` shows it)";
 
 /// The whole explanation.
@@ -78,7 +78,7 @@ impl Report {
         let any = documents.iter().any(|entry| entry.injected);
         let is_open = |(field, _): &&(&str, &str)| any && !documents.iter().any(|entry| entry.does(field));
         let mut reminders: Vec<_> = REMINDERS.iter().filter(is_open).map(|(_, reminder)| *reminder).collect();
-        if documents.iter().any(|entry| entry.does("libraries")) {
+        if documents.iter().any(|entry| entry.does("libraries") || entry.does("manager")) {
             reminders.push(SHELL);
         }
         Self { documents, reminders }
