@@ -41,15 +41,15 @@ const INSERTS: &[&str] = &[
     "<<", "...", "\u{d7ff}", "\u{10ffff}",
 ];
 
-/// A file of up to three documents, in places damaged.
+/// A file of up to two documents, in places damaged.
 pub(crate) fn file() -> impl Strategy<Value = String> {
     let damage = prop_oneof![
-        3 => Just(Vec::new()),
-        2 => vec((any::<proptest::sample::Index>(), select(INSERTS)), 1..3),
+        6 => Just(Vec::new()),
+        1 => vec((any::<proptest::sample::Index>(), select(INSERTS)), 1..3),
     ];
-    let start = prop_oneof![4 => Just(""), 1 => select(SEPARATORS), 1 => Just("\u{feff}")];
-    let end = prop_oneof![4 => Just(""), 1 => select(SEPARATORS)];
-    let more = vec((prop_oneof![2 => Just("---\n"), 1 => select(SEPARATORS)], document()), 0..3);
+    let start = prop_oneof![8 => Just(""), 1 => select(SEPARATORS), 1 => Just("\u{feff}")];
+    let end = prop_oneof![8 => Just(""), 1 => select(SEPARATORS)];
+    let more = vec((prop_oneof![4 => Just("---\n"), 1 => select(SEPARATORS)], document()), 0..2);
     (start, document(), more, end, damage).prop_map(|(start, first, more, end, damage)| {
         let mut text = format!("{start}{first}");
         for (separator, document) in more {
@@ -67,7 +67,7 @@ pub(crate) fn file() -> impl Strategy<Value = String> {
 }
 
 fn document() -> impl Strategy<Value = String> {
-    vec(field(0), 0..5).prop_map(|fields| {
+    vec(field(0), 0..4).prop_map(|fields| {
         format!(
             "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  annotations: {{b: c}}\n{}",
             fields.concat()
