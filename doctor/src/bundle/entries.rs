@@ -28,7 +28,7 @@ pub struct Entry {
 #[derive(Debug, Default)]
 struct Files {
     redactor: Redactor,
-    objects: Vec<Entry>,
+    objects: Vec<(String, Value)>,
     texts: Vec<Entry>,
 }
 
@@ -37,8 +37,7 @@ impl Files {
         // Objects that were read as JSON can be written as such.
         let mut value = serde_json::to_value(object).unwrap_or_default();
         self.redactor.object(&mut value);
-        let content = serde_json::to_vec_pretty(&value).unwrap_or_default();
-        self.objects.push(Entry { path, content });
+        self.objects.push((path, value));
     }
 
     fn seen(&mut self, path: String, object: &Seen<impl Serialize>) {
@@ -88,7 +87,10 @@ pub fn entries(material: &Material) -> Vec<Entry> {
         }
     }
     let Files { redactor, objects, mut texts } = files;
-    texts.extend(objects);
+    texts.extend(objects.into_iter().map(|(path, mut value)| {
+        redactor.known_strings(&mut value);
+        Entry { path, content: serde_json::to_vec_pretty(&value).unwrap_or_default() }
+    }));
     let logs = material.logs.iter().filter_map(|(namespace, source, log)| {
         let path = format!("logs/{namespace}/{}/{}.log", source.pod, source.container);
         Some(Entry { path, content: redactor.text(last_part(log.read()?)).into_bytes() })

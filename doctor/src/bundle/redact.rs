@@ -198,23 +198,37 @@ impl Redactor {
 
     /// Removes from a text what has the form of a secret, and values that were removed from objects.
     pub fn text(&self, text: &str) -> String {
-        let mut masked = mask(text);
-        for value in &self.removed {
-            if masked.contains(value.as_str()) {
-                masked = masked.replace(value.as_str(), REMOVED);
-            }
-        }
-        masked
+        self.known(&mask(text))
     }
 
-    /// Does the same with every string of a value that isn't an object of the API server.
-    pub fn strings(&self, value: &mut Value) {
-        match value {
-            Value::String(text) => *text = self.text(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.strings(item)),
-            Value::Object(map) => map.values_mut().for_each(|value| self.strings(value)),
-            _ => {}
+    /// Removes values that were removed from objects.
+    fn known(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for value in &self.removed {
+            if text.contains(value.as_str()) {
+                text = text.replace(value.as_str(), REMOVED);
+            }
         }
+        text
+    }
+
+    /// Does the same as [`Redactor::text`] with every string of a value that isn't an object of the API server.
+    pub fn strings(&self, value: &mut Value) {
+        each_string(value, &|text| self.text(text));
+    }
+
+    /// Removes from an object the values that were removed from others.
+    pub fn known_strings(&self, value: &mut Value) {
+        each_string(value, &|text| self.known(text));
+    }
+}
+
+fn each_string(value: &mut Value, change: &dyn Fn(&str) -> String) {
+    match value {
+        Value::String(text) => *text = change(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| each_string(item, change)),
+        Value::Object(map) => map.values_mut().for_each(|value| each_string(value, change)),
+        _ => {}
     }
 }
 

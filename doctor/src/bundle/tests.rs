@@ -88,7 +88,8 @@ fn material() -> Material {
     });
     let object =
         JobObject { kind: JobKind::AscendJob, object: serde_json::from_value(object).expect("a job") };
-    let node = json!({"metadata": {"name": "npu-a"}, "status": {"conditions": [
+    // The value of a Pod's variable, in another object.
+    let node = json!({"metadata": {"name": "npu-a"}, "spec": {"providerID": "cloud://hunter2hunter2"}, "status": {"conditions": [
         {"type": "DumpReady", "status": "False", "reason": "DevicesMissing", "lastTransitionTime": "2026-11-30T09:59:00Z"},
     ]}});
     let event = json!({

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::Deployment;
 
 use super::certificate;
 use super::finding::{Check, Checks, Judged, Verdict, known, required};
@@ -60,10 +61,14 @@ fn configuration(installation: &Installation) -> Judged {
     })
 }
 
+fn available(deployment: &Deployment) -> i32 {
+    deployment.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
+}
+
 fn replicas(installation: &Installation) -> Judged {
     let found = required(&installation.deployment, "the Deployment swansong-webhook")?;
     let wanted = found.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-    let available = found.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0);
+    let available = available(found);
     let seen = format!("{available} of {wanted} replicas are available");
     Ok(match available {
         0 => Verdict::fail(seen),
@@ -76,6 +81,14 @@ fn replicas(installation: &Installation) -> Judged {
 fn endpoints(installation: &Installation) -> Judged {
     let slices = required(&installation.endpoints, "the endpoints of the Service swansong-webhook")?;
     let ready = ready_endpoints(slices);
+    // That no replica is available is another check's.
+    let has_replica = match known(&installation.deployment, "the Deployment") {
+        Ok(deployment) => deployment.is_some_and(|deployment| available(deployment) > 0),
+        Err(_) => true,
+    };
+    if ready == 0 && !has_replica {
+        return Err(Verdict::unknown("no replica of the webhook is available"));
+    }
     Ok(Verdict::of(ready > 0, format!("the Service swansong-webhook has {ready} ready endpoints")))
 }
 

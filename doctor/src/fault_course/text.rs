@@ -20,10 +20,10 @@ impl fmt::Display for Text<'_> {
         if let Some(ranks) = lost_ranks {
             writeln!(f, "lost ranks {}", escape(ranks))?;
         }
-        if !steps.is_empty() {
-            writeln!(f)?;
-        }
         let first = steps.iter().find_map(|step| step.at);
+        if let Some(first) = first {
+            writeln!(f, "on {}, times in UTC and since the first step", format_time(first, "%Y-%m-%d"))?;
+        }
         for step in steps {
             let stage: &str = step.stage.into();
             let time = step.at.map_or_else(|| "-".to_owned(), |at| time(at, first.unwrap_or(at)));
@@ -56,10 +56,14 @@ const fn sentence(outcome: Outcome) -> &'static str {
     }
 }
 
-/// The time of the day in UTC, and the seconds since the first step.
-fn time(at: u64, first: u64) -> String {
+fn format_time(at: u64, format: &str) -> String {
     let stamp = i64::try_from(at).ok().and_then(|at| Timestamp::from_millisecond(at).ok());
-    let clock = stamp.map(|stamp| stamp.strftime("%H:%M:%S").to_string()).unwrap_or_default();
+    stamp.map(|stamp| stamp.strftime(format).to_string()).unwrap_or_default()
+}
+
+/// The time of the day, and the seconds since the first step.
+fn time(at: u64, first: u64) -> String {
+    let clock = format_time(at, "%H:%M:%S");
     let elapsed = at.saturating_sub(first);
     format!("{clock} +{}.{} s", elapsed / 1000, elapsed % 1000 / 100)
 }

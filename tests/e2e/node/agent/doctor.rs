@@ -52,6 +52,43 @@ fn checks(stage: &Stage, job: &Training, statuses: &[&str]) -> (BTreeSet<String>
     (named.map(|check| check["check"].as_str().unwrap().to_owned()).collect(), format!("{all:#?}"))
 }
 
+/// Waits until exactly these checks of the installation fail.
+async fn expect_installation(stage: &Stage, expected: &[&str]) {
+    eventually(&format!("the installation: {expected:?}"), TIMEOUT, || async {
+        let output = doctor(stage, &["-o", "json"]);
+        let report: Value = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
+        let all = report["checks"].as_array().unwrap();
+        let bad = all.iter().filter(|check| check["area"] == "installation" && check["status"] == "fail");
+        let bad: Vec<&str> = bad.map(|check| check["check"].as_str().unwrap()).collect();
+        if bad == expected { Ok(()) } else { Err(format!("{bad:?} of {all:#?}")) }
+    })
+    .await
+    .unwrap();
+}
+
+async fn scale_webhook(stage: &Stage, replicas: u32) {
+    let replicas = format!("--replicas={replicas}");
+    let scale = ["--namespace=swansong-system", "scale", "deployment/swansong-webhook", &replicas];
+    stage.cluster.kubectl(&scale).await.unwrap();
+}
+
+/// Waits until `swansong status` shows the Pods of the job, and that the only obstacle is this machine's lack of a driver.
+async fn expect_status(stage: &Stage, job: &Training) {
+    let path = stage.cluster.kubeconfig();
+    eventually("status shows the job", TIMEOUT, || async {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_swansong"));
+        command.args(["status", "-o", "json", "-n", &job.namespace]).env("KUBECONFIG", path);
+        let output = command.output().unwrap();
+        let table: Value = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
+        let row = &table["jobs"][0];
+        let why: Vec<&Value> = row["why"].as_array().into_iter().flatten().map(|why| &why["check"]).collect();
+        let is_right = row["name"] == job.job.name && row["runningPods"] == 2 && why == ["dump-ready"];
+        if is_right { Ok(()) } else { Err(format!("{table:#}")) }
+    })
+    .await
+    .unwrap();
+}
+
 /// Waits until exactly these checks of the job fail: the agent inspects processes from time to time.
 async fn expect_failures(stage: &Stage, job: &Training, expected: &[&str]) {
     let expected: BTreeSet<String> = expected.iter().map(|&name| name.to_owned()).collect();
@@ -95,6 +132,14 @@ async fn links_seen_by_the_agent_and_the_course_of_a_real_fault() {
     })
     .await
     .unwrap();
+
+    expect_status(&stage, watched).await;
+
+    expect_installation(&stage, &[]).await;
+    scale_webhook(&stage, 0).await;
+    expect_installation(&stage, &["webhook-replicas"]).await;
+    scale_webhook(&stage, 2).await;
+    expect_installation(&stage, &[]).await;
 
     let managers = manager_of(without_manager);
     assert!(!managers.is_empty(), "no Manager");
