@@ -69,3 +69,20 @@ fn pod_has_the_variables_of_the_operator_or_none() {
     assert_eq!(off.len(), 1, "{off:?}");
     assert_eq!(off[0].0, Reason::TrainerNeverSaves);
 }
+
+/// Templates with many different commands aren't read without end.
+#[test]
+fn few_commands_of_an_object_are_read() {
+    let container = |n: usize| json!({"name": format!("c{n}"), "command": ["sh", "-c", format!("python a{n}.py | tee log{n}")]});
+    let containers: Vec<Value> = (0..200).map(container).collect();
+    let names: Vec<String> = (0..200).map(|n| format!("c{n}")).collect();
+    let object = json!({
+        "kind": "AscendJob",
+        "metadata": {"name": "j", "annotations": {"recover-strategy": "dump", "swansong.dev/containers": names.join(",")}},
+        "spec": {"replicaSpecs": {"Master": {"template": {"spec": {"containers": containers}}}}},
+    });
+    let outcome =
+        inject(WorkloadKind::AscendJob, &object.to_string(), &Policy::default()).expect("an object");
+    let of_scripts = outcome.warnings.iter().filter(|warning| warning.reason == Reason::StartScriptFault);
+    assert_eq!(of_scripts.count(), 4);
+}

@@ -12,7 +12,7 @@ use crate::lint::{Lint, ScriptFinding};
 use crate::marks::{Arg, Marks, clean};
 
 /// Limits for scripts that would take long: commands and bytes of text, calls within calls, rounds of a loop.
-const BUDGET: usize = 1 << 20;
+const BUDGET: usize = 1 << 19;
 const COMMAND_COST: usize = 64;
 pub(super) const MAX_DEPTH: usize = 16;
 const MAX_STARTED: usize = 64;
