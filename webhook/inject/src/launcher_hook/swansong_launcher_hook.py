@@ -27,6 +27,10 @@ SETTLE_SECONDS = 2.0
 POLL_SECONDS = 0.2
 # How long /proc may be unreadable when the order comes.
 RETRY_SECONDS = 10.0
+# By which processors find the controller, and the numbers of nodes, one of which is not 0 where no controller runs.
+ADDRESSES = ("PROCESSOR_ADDR", "TTP_ADDR", "CONTROLLER_ADDR", "MS_TFT_IP")
+NODE_RANKS = ("RANK", "MS_NODE_RANK")
+MAPPED_IPV4 = b"\0" * 10 + b"\xff\xff"
 # MindIO's limit for saving, and what the hook waits longer.
 SAVE_LIMIT = "TTP_NORMAL_ACTION_TIME_LIMIT"
 MAX_SAVE_SECONDS = 1800
@@ -154,6 +158,9 @@ def wait_for_dump(limit_seconds):
     while monotonic() - start < limit_seconds:
         try:
             connections = processor_connections()
+            if waited_for is None:
+                waited_for = without_other_servers(connections)
+                log("exit ordered: waiting for %d connections of processors" % len(waited_for))
         except UNREADABLE as error:
             if waited_for is None and monotonic() - start >= RETRY_SECONDS:
                 log("no wait: the connections can't be read: %r" % error)
@@ -162,9 +169,6 @@ def wait_for_dump(limit_seconds):
             closed_since = None
             sleep(POLL_SECONDS)
             continue
-        if waited_for is None:
-            waited_for = connections
-            log("exit ordered: waiting for %d connections of processors" % len(waited_for))
         if waited_for & connections:
             closed_since = None
         elif closed_since is None:
@@ -202,6 +206,43 @@ def processor_connections():
             if port_of(local) in ports or port_of(remote) in ports:
                 found.add((local, remote))
     return found
+
+
+def without_other_servers(connections):
+    """Leaves out connections of another server that has the controller's port, where that is certain.
+
+    It is if a process is connected to an address of the environment. Otherwise all count: a Service's address is another
+    one in /proc/net where the node translates it when a process connects.
+    """
+    ports, addresses = controller_ports(), controller_addresses()
+    dialed = {pair for pair in connections if port_of(pair[0]) not in ports}
+    known = {pair for pair in dialed if address_of(pair[1]) in addresses}
+    if not known:
+        return connections
+    return known if has_no_controller() else connections - dialed | known
+
+
+def controller_addresses():
+    """The addresses of the controller in the environment, as bytes; names are left out."""
+    import os
+    import socket
+
+    addresses = set()
+    for name in ADDRESSES:
+        for family in (socket.AF_INET, socket.AF_INET6):
+            try:
+                addresses.add(socket.inet_pton(family, os.environ.get(name, "")))
+            except (OSError, ValueError):
+                continue
+    return addresses
+
+
+def has_no_controller():
+    """Whether this is the container of another node than that of rank 0."""
+    import os
+
+    values = [os.environ.get(name, "") for name in NODE_RANKS]
+    return any(value.isdigit() and int(value) > 0 for value in values)
 
 
 def controller_ports():
@@ -252,6 +293,15 @@ def read_lines(path):
 def port_of(address):
     """The port of an address as /proc/net/tcp writes it, `0100007F:1F40`."""
     return int(address.rsplit(":", 1)[1], 16)
+
+
+def address_of(endpoint):
+    """The address of an endpoint as bytes; /proc/net/tcp has each four of them as a number of the machine's byte order."""
+    import struct
+
+    digits = endpoint.rsplit(":", 1)[0]
+    address = b"".join(struct.pack("=I", int(digits[at : at + 8], 16)) for at in range(0, len(digits), 8))
+    return address[12:] if address.startswith(MAPPED_IPV4) else address
 
 
 def log(message):

@@ -116,12 +116,13 @@ class Image:
 class Processor:
     """A connection from this process, a fake of a rank, to a controller, both on this machine."""
 
-    def __init__(self, holder=None):
-        self.listener = socket.socket()
-        self.listener.bind(("127.0.0.1", 0))
+    def __init__(self, address="127.0.0.1", port=0, family=socket.AF_INET):
+        self.listener = socket.socket(family)
+        self.listener.bind((address, int(port)))
         self.listener.listen(1)
         self.port = str(self.listener.getsockname()[1])
-        self.client = socket.create_connection(self.listener.getsockname())
+        self.client = socket.socket(family)
+        self.client.connect((address, int(self.port)))
         self.server, _ = self.listener.accept()
 
     def disconnect(self):
@@ -151,8 +152,8 @@ class LauncherHook(unittest.TestCase):
         self.addCleanup(process.kill)
         return process
 
-    def processor(self):
-        processor = Processor()
+    def processor(self, *where):
+        processor = Processor(*where)
         self.addCleanup(processor.close)
         return processor
 
@@ -191,6 +192,36 @@ class LauncherHook(unittest.TestCase):
         processor = self.processor()
         launcher = self.start(Image(), TTP_PORT="1", OTHER_PORT=processor.port)
         self.assertIn("0 connections", read_until(launcher.stderr, "exit ordered"))
+
+    def test_connections_of_another_server_on_the_port_are_left_out_where_that_is_certain(self):
+        controller = self.processor()
+        other = self.processor("127.0.0.2", controller.port)
+        for environment, count in (
+            ({"TTP_ADDR": "127.0.0.1", "RANK": "1"}, 1),
+            ({"MS_TFT_IP": "127.0.0.1", "MS_NODE_RANK": "12"}, 1),
+            # The controller may run here, so all connections to its port count.
+            ({"TTP_ADDR": "127.0.0.1", "RANK": "0"}, 3),
+            ({"TTP_ADDR": "127.0.0.1"}, 3),
+            # No process is connected to the address: the node may have translated it.
+            ({"TTP_ADDR": "10.96.0.1", "RANK": "1"}, 4),
+            ({"TTP_ADDR": "job-master-0", "RANK": "1"}, 4),
+            ({"RANK": "1"}, 4),
+        ):
+            launcher = self.start(Image(), TTP_PORT=controller.port, **environment)
+            self.assertIn("for %d connections" % count, read_until(launcher.stderr, "exit ordered"), environment)
+            launcher.kill()
+        launcher = self.start(Image(), TTP_PORT=controller.port, TTP_ADDR="127.0.0.1", RANK="1")
+        read_until(launcher.stderr, "exit ordered")
+        controller.disconnect()
+        self.assertIn("all processors disconnected", read_until(launcher.stderr, "waited"))
+        self.assertEqual(launcher.wait(), 1)
+        other.disconnect()
+
+    def test_address_of_ipv4_in_a_socket_of_ipv6_is_known(self):
+        controller = self.processor("::ffff:127.0.0.1", 0, socket.AF_INET6)
+        self.processor("127.0.0.2", controller.port)
+        launcher = self.start(Image(), TTP_PORT=controller.port, TTP_ADDR="127.0.0.1", RANK="1")
+        self.assertIn("for 1 connections", read_until(launcher.stderr, "exit ordered"))
 
     def test_connections_of_processes_that_cannot_be_inspected_count(self):
         processor = self.processor()
