@@ -3,6 +3,9 @@
 //! MindIO saves into a folder whose name begins with `tmp`, and renames it when all ranks have saved. A save may be shorter
 //! than the time between two listings, so a folder that is new counts too, if its name ends with a number like
 //! `iter_0000007`.
+//!
+//! A Pod may end right after the rename. So the place is kept open from one listing to the next, which keeps its file system
+//! attached, and is listed once more when no process of the Pod saves there any more.
 
 use std::fs::{self, DirEntry};
 use std::os::unix::fs::MetadataExt as _;
@@ -15,7 +18,7 @@ use std::time::{Duration, SystemTime};
 
 use swansong_faults::Renamed;
 
-use crate::host::HostRoot;
+use crate::host::{self, HostRoot};
 
 /// The prefix of the name of a folder that isn't complete.
 const TEMPORARY: &str = "tmp";
@@ -30,8 +33,17 @@ pub(super) struct CheckpointFolder {
     /// The folders there, and when they were listed.
     listed: Vec<Entry>,
     listed_at: u64,
+    /// The place as it was last listed.
+    place: Option<Place>,
     /// Whether a file system that hangs still keeps a thread.
     is_listing: Arc<AtomicBool>,
+}
+
+/// The open place, and its path in the Pod.
+#[derive(Debug)]
+struct Place {
+    folder: host::Entry,
+    path: String,
 }
 
 /// A folder in that place.
@@ -48,11 +60,27 @@ struct Entry {
 impl CheckpointFolder {
     /// Lists `folder` in the file system `root` at `now`. Returns the folder that last got its final name since the last call.
     pub(super) fn observe(&mut self, root: &Path, folder: &str, now: u64) -> Option<Renamed> {
-        let listing = self.list(root, folder)?;
+        let (root, path) = (root.to_owned(), folder.to_owned());
+        self.record(now, true, move |_| Place::open(&root, path))
+    }
+
+    /// Lists the place for the last time at `now`, when no process saves there any more.
+    pub(super) fn observe_end(&mut self, now: u64) -> Option<Renamed> {
+        self.place.as_ref()?;
+        self.record(now, false, |place| place)
+    }
+
+    fn record(
+        &mut self,
+        now: u64,
+        is_kept: bool,
+        find: impl FnOnce(Option<Place>) -> Option<Place> + Send + 'static,
+    ) -> Option<Renamed> {
+        let (listing, path) = self.list(is_kept, find)?;
         let complete = listing.iter().filter(|entry| !entry.is_temporary());
         let renamed = complete.filter_map(|entry| Some((self.completed_at(entry, now)?, &entry.name)));
         let renamed = renamed.max().map(|(at, name)| {
-            let folder = format!("{}/{name}", folder.trim_end_matches('/'));
+            let folder = format!("{}/{name}", path.trim_end_matches('/'));
             Renamed { folder, at }
         });
         (self.listed, self.listed_at) = (listing, now);
@@ -70,20 +98,42 @@ impl CheckpointFolder {
         }
     }
 
-    /// The folders in `folder`; `None` if they can't be read in time. A network file system may hang forever.
-    fn list(&self, root: &Path, folder: &str) -> Option<Vec<Entry>> {
+    /// The folders in the place that `find` returns for the last one, and its path; `None` if they can't be read in time.
+    ///
+    /// A network file system may hang forever, also when a folder in it is closed, so all that is done in a thread.
+    fn list(
+        &mut self,
+        is_kept: bool,
+        find: impl FnOnce(Option<Place>) -> Option<Place> + Send + 'static,
+    ) -> Option<(Vec<Entry>, String)> {
         if self.is_listing.swap(true, Ordering::AcqRel) {
             return None;
         }
         let (sender, listed) = mpsc::channel();
-        let (root, folder, is_listing) = (root.to_owned(), folder.to_owned(), Arc::clone(&self.is_listing));
+        let (last, is_listing) = (self.place.take(), Arc::clone(&self.is_listing));
         thread::spawn(move || {
-            let listing = list(&root, &folder);
+            let place = find(last);
+            let listing = place.as_ref().and_then(|place| Some((place.list()?, place.path.clone())));
+            let place = place.filter(|_| is_kept);
             is_listing.store(false, Ordering::Release);
             // The receiver may have given up.
-            let _ = sender.send(listing);
+            let _ = sender.send((listing, place));
         });
-        listed.recv_timeout(TIMEOUT).ok().flatten()
+        let (listing, place) = listed.recv_timeout(TIMEOUT).ok()?;
+        self.place = place;
+        listing
+    }
+}
+
+impl Place {
+    fn open(root: &Path, path: String) -> Option<Self> {
+        let folder = HostRoot::open(root).ok()?.resolve(&path).ok()?;
+        Some(Self { folder, path })
+    }
+
+    fn list(&self) -> Option<Vec<Entry>> {
+        let entries = fs::read_dir(self.folder.proc_path()).ok()?.take(MAX_ENTRIES).flatten();
+        Some(entries.filter_map(|entry| Entry::of(&entry)).collect())
     }
 }
 
@@ -108,12 +158,6 @@ impl Entry {
     fn is_same(&self, other: &Self) -> bool {
         (self.inode, self.created) == (other.inode, other.created)
     }
-}
-
-fn list(root: &Path, folder: &str) -> Option<Vec<Entry>> {
-    let folder = HostRoot::open(root).ok()?.resolve(folder).ok()?;
-    let entries = fs::read_dir(folder.proc_path()).ok()?.take(MAX_ENTRIES).flatten();
-    Some(entries.filter_map(|entry| Entry::of(&entry)).collect())
 }
 
 /// The folder in which a training process saves, by its arguments.
@@ -175,6 +219,23 @@ mod tests {
             assert_eq!(observe("/save"), None, "row {index}");
             assert_eq!(observe("/elsewhere"), None, "row {index}");
         }
+    }
+
+    #[test]
+    fn rename_before_the_end_of_the_last_process_is_noticed() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let (root, elsewhere) = (parent.path().join("root"), parent.path().join("elsewhere"));
+        fs::create_dir_all(root.join("save/tmp_iter_0000007")).expect("made");
+        let mut folder = CheckpointFolder::default();
+        assert_eq!(folder.observe_end(unix_millis()), None);
+        assert_eq!(folder.observe(&root, "/save", unix_millis()), None);
+        rename(&root.join("save"), "tmp_iter_0000007", "iter_0000007");
+        // The process has ended, so its path leads nowhere.
+        fs::rename(&root, elsewhere).expect("renamed");
+        let renamed = folder.observe_end(unix_millis()).map(|renamed| renamed.folder);
+        assert_eq!(renamed.as_deref(), SAVED);
+        assert!(folder.place.is_none(), "a volume could not be detached");
+        assert_eq!(folder.observe_end(unix_millis()), None);
     }
 
     #[test]

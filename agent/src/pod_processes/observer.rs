@@ -67,9 +67,12 @@ fn renamed(
     folder: &mut CheckpointFolder,
     now: u64,
 ) -> Option<Renamed> {
-    pids.iter().find_map(|pid| {
+    let saving = pids.iter().find_map(|pid| {
         let arguments = open(&processes.proc, *pid)?.cmdline().ok()?;
-        let path = save_folder(&arguments)?;
-        Some(folder.observe(&processes.proc.join(pid.to_string()).join("root"), path, now))
-    })?
+        Some((*pid, save_folder(&arguments)?.to_owned()))
+    });
+    match saving {
+        Some((pid, path)) => folder.observe(&processes.proc.join(pid.to_string()).join("root"), &path, now),
+        None => folder.observe_end(now),
+    }
 }

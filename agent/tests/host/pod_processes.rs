@@ -175,3 +175,23 @@ fn connections_and_renames_are_followed_until_the_pod_has_gone() {
     assert_eq!(processors(observe(&[], 30_000), 30_000), Some((Processors::Disconnected, saved)));
     assert_eq!(observe(&[], 2 * 60 * 60 * 1000), None, "kept for an hour");
 }
+
+#[test]
+fn checkpoint_that_is_renamed_right_before_the_end_of_its_pod_is_seen() {
+    let host = Host::bare();
+    add(&host, 20, 1, TRAINING, &[]);
+    host.file("/proc/20/cmdline", "python\0train.py\0--save\0/save\0");
+    host.folder("/volume/save/tmp_iter_0000007");
+    host.link("/proc/20/root", host.path("/volume").to_str().expect("UTF-8"));
+    let mut observer = ActivityObserver::new(PodProcesses::new(host.path("/proc")));
+    let mut renamed = |pods: &[NpuPod], now| {
+        let seen = observer.observe(pods, now).expect("a procfs").get(UID).cloned();
+        seen.and_then(|seen| seen.renamed).map(|renamed| renamed.folder)
+    };
+
+    assert_eq!(renamed(&[pod()], 1_000), None);
+    let save = host.path("/volume/save");
+    fs::rename(save.join("tmp_iter_0000007"), save.join("iter_0000007")).expect("renamed");
+    host.remove("/proc/20");
+    assert_eq!(renamed(&[], 4_000).as_deref(), Some("/save/iter_0000007"));
+}
