@@ -67,6 +67,12 @@ impl Parallelism {
         Ok(Self { npus, tensor, pipeline, context, expert, data, expert_data, replicas: REPLICAS })
     }
 
+    /// How many ranks the replicas of a part of the optimizer state are apart: MindIO takes the first of each half of a
+    /// data-parallel group, whose ranks Megatron spreads over a pipeline stage.
+    pub const fn replica_distance(&self) -> u64 {
+        self.npus / (self.pipeline * self.replicas)
+    }
+
     /// What keeps the optimizer state from having replicas.
     pub fn lacks_replica(&self) -> Option<String> {
         let Self { npus, tensor, pipeline, context, replicas, .. } = self;

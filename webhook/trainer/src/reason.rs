@@ -62,6 +62,11 @@ pub enum TrainerReason {
     /// The storage is too slow to take the checkpoint within the limit for saving, by an estimate.
     #[strum(message = "Use faster storage, or raise `saveLimitSeconds` in the configuration (at most 1800).")]
     SaveTooSlow,
+    /// All replicas of a part of the optimizer state are on one node: a fault of a device is saved, the loss of that node isn't.
+    #[strum(
+        message = "Nothing if faults of devices are all that has to be covered; otherwise use more nodes or a smaller pipeline size, so that a pipeline stage has two nodes."
+    )]
+    ReplicasOnOneNode,
     /// `--mtp-num-layers` with high availability was broken in MindSpeed-LLM from adb9f4c9 (2026-07-08) to f9aae3fe (2026-07-15).
     #[strum(message = "Check that MindSpeed-LLM isn't from that week.")]
     MtpKnownBad,
@@ -186,7 +191,8 @@ impl TrainerReason {
             | R::CommandsDiffer
             | R::NoTrainer => Effect::Unsure,
             R::WeightsOnly | R::SaveTooSlow => Effect::Restricted,
-            R::MtpKnownBad
+            R::ReplicasOnOneNode
+            | R::MtpKnownBad
             | R::AcpBeside
             | R::ResumeNeedsHighAvailability
             | R::AssumedUnset

@@ -54,6 +54,9 @@ pub(crate) fn judge(
         _ => parallelism = judge.megatron(framework),
     }
     judge.persistence();
+    if let Some(parallelism) = &parallelism {
+        judge.nodes_of_replicas(parallelism);
+    }
     let estimate = Estimate::of(&flags, parallelism.as_ref(), setting.save_limit_seconds, marks);
     if let (Some(estimate), Some(rate)) = (&estimate, setting.storage_rate) {
         judge.saving_time(estimate, rate);
@@ -370,6 +373,25 @@ impl Judge<'_> {
                 None
             }
         }
+    }
+
+    /// Where it can save: whether the loss of a node loses all replicas of a part of the state.
+    fn nodes_of_replicas(&mut self, parallelism: &Parallelism) {
+        let (Count::Known(nodes), Count::Known(processes)) = (&self.launch.nodes, &self.launch.processes)
+        else {
+            return;
+        };
+        let distance = parallelism.replica_distance();
+        let may_differ = self.flags.has("--use-tp-pp-dp-mapping")
+            || self.findings.iter().any(|finding| finding.reason == Reason::UnknownArguments);
+        if verdict(&self.findings) == Verdict::Cannot || may_differ || *nodes < 2 || distance >= *processes {
+            return;
+        }
+        let message = format!(
+            "the replicas of the optimizer state are {distance} ranks apart, and a node has {processes}: a fault of a device is \
+             saved, the loss of a node isn't"
+        );
+        self.add(Reason::ReplicasOnOneNode, message);
     }
 
     /// A program of the user, which may call MindIO's API itself.

@@ -1,6 +1,6 @@
 #!/bin/bash
 # verdict: can
-# reasons: BlanksAroundEquals
+# reasons: BlanksAroundEquals ReplicasOnOneNode
 
 export HCCL_CONNECT_TIMEOUT = "1800"
 NPUS_PER_NODE=8

@@ -1,6 +1,6 @@
 #!/bin/bash
 # verdict: can
-# reasons: 
+# reasons: ReplicasOnOneNode
 
 MODEL=13B
 case "$MODEL" in

@@ -1,6 +1,6 @@
 #!/bin/bash
 # verdict: can
-# reasons: ManagerStartedTwice
+# reasons: ManagerStartedTwice ReplicasOnOneNode
 
 python manager.py &
 sleep 5

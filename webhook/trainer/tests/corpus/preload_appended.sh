@@ -1,6 +1,6 @@
 #!/bin/bash
 # verdict: can
-# reasons: 
+# reasons: ReplicasOnOneNode
 
 export LD_PRELOAD=/usr/lib/libtcmalloc.so:$LD_PRELOAD
 NPUS_PER_NODE=8

@@ -1,6 +1,6 @@
 #!/bin/bash
 # verdict: can
-# reasons: PreloadOverwritten
+# reasons: PreloadOverwritten ReplicasOnOneNode
 
 export LD_PRELOAD=/usr/lib/libtcmalloc.so
 NPUS_PER_NODE=8

@@ -1,6 +1,6 @@
 #!/bin/bash
 # verdict: can
-# reasons: 
+# reasons: ReplicasOnOneNode
 
 unset HIGH_AVAILABILITY
 NPUS_PER_NODE=8

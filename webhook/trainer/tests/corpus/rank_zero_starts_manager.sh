@@ -1,6 +1,6 @@
 #!/bin/bash
 # verdict: can
-# reasons: 
+# reasons: ReplicasOnOneNode
 
 export TASKD_PROCESS_ENABLE="on"
 if [[ "${RANK}" -eq 0 ]]; then

@@ -1,6 +1,6 @@
 #!/bin/bash
 # verdict: can
-# reasons:
+# reasons: ReplicasOnOneNode
 set -euo pipefail
 cd /workspace/MindSpeed-LLM
 log() { echo "[$(date '+%F %T')] $*" >&2; }

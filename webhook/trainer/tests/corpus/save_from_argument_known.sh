@@ -1,6 +1,6 @@
 #!/bin/bash
 # verdict: can
-# reasons: 
+# reasons: ReplicasOnOneNode
 # arguments: /output/ckpt
 
 NPUS_PER_NODE=8

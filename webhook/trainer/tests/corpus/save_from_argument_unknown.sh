@@ -1,6 +1,6 @@
 #!/bin/bash
 # verdict: can't tell
-# reasons: UnknownValue
+# reasons: UnknownValue ReplicasOnOneNode
 
 NPUS_PER_NODE=8
 MASTER_ADDR=localhost

@@ -1,6 +1,6 @@
 #!/bin/bash
 # verdict: can
-# reasons: 
+# reasons: ReplicasOnOneNode
 
 source /usr/local/Ascend/ascend-toolkit/set_env.sh
 source /usr/local/Ascend/nnal/atb/set_env.sh

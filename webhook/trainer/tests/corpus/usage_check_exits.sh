@@ -1,6 +1,6 @@
 #!/bin/bash
 # verdict: can
-# reasons: 
+# reasons: ReplicasOnOneNode
 # arguments: 2
 
 if [ $# -lt 1 ]; then
