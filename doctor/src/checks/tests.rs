@@ -322,6 +322,23 @@ fn trainer_is_judged_by_the_agents_verdict() {
 }
 
 #[test]
+fn launcher_hook_is_judged_by_the_agents_verdict() {
+    for (hook, status) in [
+        (json!({"isActive": true, "reason": "HookActive", "message": "m"}), Status::Pass),
+        (json!({"isActive": false, "reason": "SiteDisabled", "message": "m"}), Status::Fail),
+        (json!({"isActive": null, "reason": "NoPermission", "message": "m"}), Status::Unknown),
+        (Value::Null, Status::Unknown),
+    ] {
+        let verdict = json!({"uid": "u", "containers": [{"name": "ascend", "launcherHook": hook}]});
+        let mut pod = injected_pod("Running");
+        pod["metadata"]["annotations"]["swansong.dev/launcher-hook.py"] = "x".into();
+        let checks = run(&seen_by_agent(&pod, &verdict, &json!({})));
+        let check = of(&checks, Link::LauncherHookActive).expect("checked");
+        assert_eq!(check.status, status, "{hook}: {check:?}");
+    }
+}
+
+#[test]
 fn manager_and_training_have_time_to_start() {
     for (seconds, manager, controller, processors) in [
         (30, Status::Unknown, Status::Unknown, Status::Unknown),

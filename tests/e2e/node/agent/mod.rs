@@ -3,6 +3,7 @@
 mod doctor;
 mod dump;
 mod faults;
+mod launcher;
 mod preload;
 mod rig;
 mod truth;
