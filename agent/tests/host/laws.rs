@@ -65,9 +65,11 @@ fn damage() -> impl Strategy<Value = Damage> {
 }
 
 fn apply(host: &Host, path: &str, damage: &Damage) {
-    // The folder above may be a file, or a broken link, by an earlier damage.
+    // The folder above may be a file, a broken link, or a link to a folder of this machine, by an earlier damage.
     let above = host.path(path);
-    if !above.parent().is_some_and(std::path::Path::is_dir) {
+    let real = |path: &std::path::Path| path.canonicalize().ok().filter(|path| path.is_dir());
+    let (root, parent) = (real(&host.path("/")), above.parent().and_then(real));
+    if !root.zip(parent).is_some_and(|(root, parent)| parent.starts_with(root)) {
         return;
     }
     match damage {
