@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use swansong_api::annotations::{CONTAINERS, FAST_DUMP};
+use swansong_api::annotations::{CONTAINERS, FAST_DUMP, flag};
 use swansong_api::env::{MS_TFT_PORT, SAVE_LIMIT, TTP_PORT};
 use swansong_faults::{DumpSettings, NpuPod, Owner, PodReference, RANK};
 
@@ -57,7 +57,7 @@ impl PodObject {
             rank: annotation(RANK).and_then(|rank| rank.trim().parse().ok()),
             dump: DumpSettings {
                 container_id: container.and_then(|container| self.container_id(&container.name)),
-                is_fast: annotation(FAST_DUMP).is_some_and(|value| value.trim() == "true"),
+                is_fast: annotation(FAST_DUMP).is_some_and(|value| flag(value) == Some(true)),
                 has_hook: self.has_launcher_hook(),
                 ports: container.map(ports).unwrap_or_default(),
                 save_limit: DumpSettings::save_limit_of(container.and_then(save_limit)),
@@ -148,7 +148,7 @@ mod tests {
     fn pod_of_a_job_is_read() {
         let annotations = json!({
             CONFIGURATION: configuration(&["2", "3"]), RANK: "1", GROUP: "bert-j",
-            FAST_DUMP: "true", "swansong.dev/launcher-hook.py": "…",
+            FAST_DUMP: "True", "swansong.dev/launcher-hook.py": "…",
         });
         let pod = pod(&annotations, "Running").expect("it uses NPUs");
         assert!(pod.uses(Subject::Npu(3)) && !pod.uses(Subject::Npu(8)) && pod.uses(Subject::Node));

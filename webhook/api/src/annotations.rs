@@ -49,9 +49,6 @@ pub const OPTIONS: [&str; 11] = [
 /// Written by the kubelet on mirror Pods of static Pods, whose processes a change of the mirror Pod doesn't affect.
 pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 
-/// Index of a Pod of an Indexed Job. Also a label since Kubernetes 1.28.
-pub const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
-
 /// The text of the launcher hook, written by Swansong and mounted as [`MODULE_FILE`](crate::launcher_hook::MODULE_FILE).
 pub const LAUNCHER_HOOK_MODULE: &str = "swansong.dev/launcher-hook.py";
 /// The line that loads the launcher hook, written by Swansong and mounted as
@@ -64,8 +61,18 @@ pub const INJECTED: &str = "swansong.dev/injected";
 /// The id of the fault that an Event of an agent is about.
 pub const FAULT_ID: &str = "swansong.dev/fault-id";
 
-/// Whether a value of [`INJECT`] excludes the object: `false`, `no`, `off`, `0` or `disabled` in any case.
+/// What a value of [`INJECT`] or another flag says in any case, also in quotes: `true`, `yes`, `on`, `1`, or `false`, `no`,
+/// `off`, `0`, `never`, `none` and their short forms. `None` for any other value.
+pub fn flag(value: &str) -> Option<bool> {
+    const AFFIRMATIVE: [&str; 9] = ["true", "t", "yes", "y", "on", "1", "enabled", "enable", "always"];
+    const NEGATIVE: [&str; 10] =
+        ["false", "f", "no", "n", "off", "0", "disabled", "disable", "never", "none"];
+    let value = value.trim_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '\''));
+    let is_one_of = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word));
+    if is_one_of(&NEGATIVE) { Some(false) } else { is_one_of(&AFFIRMATIVE).then_some(true) }
+}
+
+/// Whether a value of [`INJECT`] excludes the object.
 pub fn is_opted_out(value: &str) -> bool {
-    let value = value.trim();
-    ["false", "no", "off", "0", "disabled"].iter().any(|negative| value.eq_ignore_ascii_case(negative))
+    flag(value) == Some(false)
 }

@@ -21,13 +21,20 @@ pub const KUBEFLOW_REPLICA_TYPE: &str = "training.kubeflow.org/replica-type";
 pub const KUBEFLOW_JOB_ROLE: &str = "training.kubeflow.org/job-role";
 /// Name of the job of an AscendJob's Pod.
 pub const KUBEFLOW_JOB_NAME: &str = "training.kubeflow.org/job-name";
-/// Labels with the index of a Pod in its job, of which the Pod with index 0 has rank 0.
-pub const POD_INDICES: [&str; 4] = [
+/// Labels, some of them also annotations, with the index of a Pod in its job, of which the Pod with index 0 has rank 0. The
+/// index of a LeaderWorkerSet counts in its group, and its Pods also have that of a StatefulSet.
+pub const POD_INDICES: [&str; 6] = [
+    LWS_WORKER_INDEX,
     "jobset.sigs.k8s.io/job-global-index",
+    "jobset.sigs.k8s.io/job-index",
     "batch.kubernetes.io/job-completion-index",
     "apps.kubernetes.io/pod-index",
-    "leaderworkerset.sigs.k8s.io/worker-index",
+    "training.kubeflow.org/replica-index",
 ];
+/// Index of a Pod in its group of a LeaderWorkerSet.
+pub const LWS_WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
+/// Name of a Pod of a StatefulSet, which ends with its index. Clusters before 1.28 have no label with the index alone.
+pub const STATEFUL_SET_POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 /// Index of a Pod in its task of a Volcano Job; an annotation, and a label in later versions of Volcano.
 pub const VOLCANO_TASK_INDEX: &str = "volcano.sh/task-index";
 /// Name of the task of a Volcano Job's Pod; an annotation, and a label in later versions of Volcano.

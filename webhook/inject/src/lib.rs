@@ -27,7 +27,7 @@ pub mod report;
 mod reset_config;
 pub mod select;
 mod source;
-mod spelling;
+pub mod spelling;
 mod strategies;
 mod template;
 mod trainer;

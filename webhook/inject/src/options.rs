@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use swansong_api::annotations::{
     CONTAINERS, FAST_DUMP, INJECT, LIBMSPTI, LIBRARIES, LIBTASKD, MANAGER, PRELOAD_ORDER, PROTECT_DUMP,
-    RESET_CONFIG, SKIP_PRELOAD, is_opted_out,
+    RESET_CONFIG, SKIP_PRELOAD, flag,
 };
 
 use super::report::Warning;
@@ -51,9 +51,8 @@ impl<'a> Options<'a> {
             own.or_else(|| job.and_then(|metadata| metadata.annotation(key)))
         };
         let inject = value(INJECT).unwrap_or_default().trim();
-        let opted_out = is_opted_out(inject);
-        let affirmative = ["", "true", "yes", "on", "1", "enabled"];
-        if !opted_out && !affirmative.iter().any(|value| inject.eq_ignore_ascii_case(value)) {
+        let opted_out = flag(inject) == Some(false);
+        if !inject.is_empty() && flag(inject).is_none() {
             warnings.push(invalid(INJECT, inject, "write \"false\" to exclude the pod"));
         }
         let preload_order = one_of(
@@ -62,8 +61,12 @@ impl<'a> Options<'a> {
             &[("first", PreloadOrder::First), ("last", PreloadOrder::Last)],
             warnings,
         );
-        let mut flag = |key| one_of(key, value(key), &[("true", true), ("false", false)], warnings);
-        let (protect_dump, fast_dump) = (flag(PROTECT_DUMP), flag(FAST_DUMP) == Some(true));
+        let mut switch = |key| {
+            let value = value(key);
+            let known = value.and_then(flag);
+            known.or_else(|| one_of(key, value, &[("true", true), ("false", false)], warnings))
+        };
+        let (protect_dump, fast_dump) = (switch(PROTECT_DUMP), switch(FAST_DUMP) == Some(true));
         let discover = [("discover", true), ("configured", false)];
         let discover = one_of(LIBRARIES, value(LIBRARIES), &discover, warnings);
         let manager_sidecar =

@@ -305,6 +305,9 @@ pub enum Reason {
     /// An annotation has nearly the name recover-strategy.
     #[strum(message = "Rename it to `recover-strategy` if it is meant.")]
     StrategyMisspelled,
+    /// A label has the name of an annotation of Swansong, which reads no labels of jobs and Pods.
+    #[strum(message = "Move it from `metadata.labels` to `metadata.annotations`.")]
+    OptionIsLabel,
     /// An annotation of Swansong has an unknown name.
     #[strum(message = "Correct the name or remove the annotation.")]
     OptionUnknown,

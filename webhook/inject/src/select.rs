@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use swansong_api::annotations::{CONTAINERS, SKIP_PRELOAD};
+use swansong_api::record::Record;
 
 use super::options::Options;
 use super::report::Warning;
@@ -29,12 +30,13 @@ impl Chosen<'_, '_> {
     }
 }
 
-/// Chooses the containers that the annotation names; else the one called `ascend`; else those that request NPUs; else
-/// the only one, unless `lacks_npus`: then only other templates of the job request NPUs. Ordinary init containers are never chosen, native sidecars only by name.
+/// Chooses the containers that the annotation names; else the one called `ascend`; else those that were injected before, since
+/// another webhook may have added a container; else those that request NPUs; else the only one, unless `lacks_npus`: then only other templates of the job request NPUs. Ordinary init containers are never chosen, native sidecars only by name.
 pub fn choose<'o, 'a>(
     spec: &'o PodSpec<'a>,
     options: &Options<'_>,
     lacks_npus: bool,
+    injected: &Record,
     warnings: &mut Vec<Warning>,
 ) -> Vec<Chosen<'o, 'a>> {
     let containers = spec.containers.items();
@@ -49,6 +51,10 @@ pub fn choose<'o, 'a>(
     let ascend = by(&|container| container.name() == DEFAULT_CONTAINER);
     if !ascend.is_empty() {
         return ascend;
+    }
+    let before = by(&|container| injected.containers.contains_key(container.name()));
+    if !before.is_empty() {
+        return before;
     }
     let npu = by(&Container::requests_npu);
     if !npu.is_empty() {

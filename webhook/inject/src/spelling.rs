@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use swansong_api::annotations::{
-    INJECTED, LAUNCHER_HOOK_MODULE, LAUNCHER_HOOK_PTH, OPTIONS, RECOVER_STRATEGY,
+    INJECTED, LAUNCHER_HOOK_MODULE, LAUNCHER_HOOK_PTH, OPTIONS, PREFIX, RECOVER_STRATEGY,
 };
 
 /// The largest distance of a key that is taken for [`RECOVER_STRATEGY`].
@@ -13,14 +13,30 @@ const SIMILAR: usize = 2;
 const PARTS: [&str; SIMILAR + 1] = ["recov", "er-str", "ategy"];
 
 /// Whether `key` is [`RECOVER_STRATEGY`] or similar to it.
-pub(crate) fn resembles_strategy(key: &str) -> bool {
+pub fn resembles_strategy(key: &str) -> bool {
     let name = key.rsplit('/').next().unwrap_or(key);
-    if name.len().abs_diff(RECOVER_STRATEGY.len()) > 6 {
+    let is_as_long = |name: &str| name.len().abs_diff(RECOVER_STRATEGY.len()) <= 6;
+    // Characters that are removed have several bytes.
+    if name.is_ascii() && !is_as_long(name) {
         return false;
     }
-    let name = normalised(name);
+    let mut name = normalised(name);
+    if let Some(stem) = name.strip_suffix("ies") {
+        name = format!("{stem}y").into();
+    }
     // Reviews come here for each label and annotation, and a distance costs a microsecond.
-    PARTS.iter().any(|part| name.contains(part)) && distance(&name, RECOVER_STRATEGY) <= SIMILAR
+    is_as_long(&name)
+        && PARTS.iter().any(|part| name.contains(part))
+        && distance(&name, RECOVER_STRATEGY) <= SIMILAR
+}
+
+/// Whether `key` is an annotation of Swansong, also by another spelling of its prefix, such as `swansong.io/`.
+pub(crate) fn is_option(key: &str) -> bool {
+    const NAME: &str = "swansong";
+    let Some((domain, _)) = key.split_once('/') else { return false };
+    // Longer domains, such as swansong.example.com, are those of others.
+    domain.get(..NAME.len()).is_some_and(|start| start.eq_ignore_ascii_case(NAME))
+        && domain.bytes().filter(|byte| *byte == b'.').count() <= 1
 }
 
 /// The option that `key`, an annotation of Swansong, probably means; the key is unknown if it is `Err`.
@@ -28,9 +44,10 @@ pub(crate) fn check_option(key: &str) -> Result<(), Option<&'static str>> {
     if OPTIONS.contains(&key) || [INJECTED, LAUNCHER_HOOK_MODULE, LAUNCHER_HOOK_PTH].contains(&key) {
         return Ok(());
     }
-    let key = normalised(key);
-    let nearest = OPTIONS.into_iter().map(|option| (distance(&key, option), option)).min();
-    Err(nearest.filter(|(distance, _)| *distance <= 3).map(|(_, option)| option))
+    let name = normalised(key.rsplit('/').next().unwrap_or(key));
+    let distance_to = |option: &str| distance(&name, option.strip_prefix(PREFIX).unwrap_or(option));
+    let nearest = OPTIONS.into_iter().map(|option| (distance_to(option), option)).min();
+    Err(nearest.filter(|(distance, _)| *distance <= 3 && *distance < name.len()).map(|(_, option)| option))
 }
 
 /// Lower case with hyphens, without white space and invisible characters.
@@ -48,7 +65,23 @@ fn normalised(key: &str) -> Cow<'_, str> {
 
 /// Whether a character is invisible in most fonts.
 pub(crate) const fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{a0}' | '\u{200b}'..='\u{200f}' | '\u{202f}' | '\u{2060}' | '\u{feff}' | '\u{ad}')
+    matches!(
+        c,
+        '\u{a0}'
+            | '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'
+            | '\u{1160}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202f}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 /// The Levenshtein distance.
@@ -85,6 +118,11 @@ mod tests {
             "recover-stategy",
             "\u{a0}recover-strategy",
             "example.com/recover-strategy",
+            "recover-strategies",
+            "recoverStrategy",
+            "\u{a0}\u{a0}\u{a0}\u{a0}recover-strategy",
+            "recover\u{2060}\u{200b}\u{ad}-\u{fe0f}strategy",
+            "recover\u{2010}strategy",
         ] {
             assert!(resembles_strategy(key), "{key:?}");
         }
@@ -94,5 +132,18 @@ mod tests {
         assert_eq!(check_option("swansong.dev/skip-preloads"), Err(Some("swansong.dev/skip-preload")));
         assert_eq!(check_option("swansong.dev/colour"), Err(None));
         assert_eq!(check_option("swansong.dev/inject"), Ok(()));
+        for key in ["swansong.dev/Inject", "swansong.io/inject", "Swansong.dev/inject", "swansong/injects"] {
+            assert!(is_option(key), "{key}");
+            assert_eq!(check_option(key), Err(Some("swansong.dev/inject")), "{key}");
+        }
+        for key in [
+            "swansong",
+            "example.com/swansong.dev",
+            "swan.song/inject",
+            "swansonß.dev/x",
+            "swansong.example.com/x",
+        ] {
+            assert!(!is_option(key), "{key}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use swansong_api::annotations::{PREFIX, RECOVER_STRATEGY};
+use swansong_api::annotations::RECOVER_STRATEGY;
 use swansong_api::env;
 use swansong_api::labels::{PROCESS_RECOVER_ENABLE, SUB_HEALTHY_STRATEGY};
 use swansong_api::record::Record;
@@ -132,6 +132,11 @@ fn check_keys(metadata: &Metadata<'_>, path: &str, outcome: &mut Outcome) {
                 Reason::StrategyIsLabel,
                 format!("label {key:?}{place} has no effect; write it as annotation {RECOVER_STRATEGY}"),
             );
+        } else if spelling::is_option(key) {
+            outcome.warn(
+                Reason::OptionIsLabel,
+                format!("label {key:?}{place} has no effect; write it as an annotation"),
+            );
         }
     }
     for key in metadata.annotations.present().into_iter().flat_map(Kept::keys) {
@@ -140,7 +145,7 @@ fn check_keys(metadata: &Metadata<'_>, path: &str, outcome: &mut Outcome) {
                 Reason::StrategyMisspelled,
                 format!("annotation {key:?}{place} has no effect; rename it to {RECOVER_STRATEGY:?} if that is meant"),
             );
-        } else if key.starts_with(PREFIX)
+        } else if spelling::is_option(key)
             && let Err(nearest) = spelling::check_option(key)
         {
             let advice = nearest

@@ -2,7 +2,7 @@
 
 mod spec;
 
-use swansong_api::annotations::{JOB_COMPLETION_INDEX, OPTIONS, RECOVER_STRATEGY};
+use swansong_api::annotations::{INJECTED, OPTIONS, RECOVER_STRATEGY};
 use swansong_api::record::Record;
 use swansong_api::strategy::Strategies;
 use swansong_api::{env as names, labels};
@@ -74,7 +74,8 @@ impl TemplateInjection<'_, '_, '_, '_> {
                 Some(Reason::Windows)
             }
             Some(spec) => {
-                let chosen = choose(spec, &options, *lacks_npus, warnings);
+                let injected = own.and_then(|own| Record::parse(own.annotation(INJECTED)?).ok());
+                let chosen = choose(spec, &options, *lacks_npus, &injected.unwrap_or_default(), warnings);
                 if !chosen.is_empty() {
                     let mut injection = SpecInjection {
                         template: self,
@@ -208,9 +209,12 @@ fn pod_rank(pod: &Template<'_>) -> Rank {
     if task_index.is_some_and(|index| index != "0") {
         return Rank::Other;
     }
+    if let Some(index) = either(labels::LWS_WORKER_INDEX) {
+        return of_template(index == "0");
+    }
     // An index may count the Jobs of a JobSet, so each of several has to be 0.
-    let mut indices =
-        labels::POD_INDICES.into_iter().filter_map(label).chain(annotation(JOB_COMPLETION_INDEX)).peekable();
+    let ordinal = label(labels::STATEFUL_SET_POD_NAME).and_then(|name| Some(name.rsplit_once('-')?.1));
+    let mut indices = labels::POD_INDICES.into_iter().filter_map(either).chain(ordinal).peekable();
     if indices.peek().is_some() {
         return of_template(indices.all(|index| index == "0"));
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use swansong_api::annotations::{INJECT, RECOVER_STRATEGY};
+use swansong_api::annotations::{INJECT, RECOVER_STRATEGY, is_opted_out};
 use swansong_api::strategy::Strategies;
 use swansong_clusterd::reset_config::name_for;
 
@@ -44,12 +44,12 @@ pub enum Decision {
     },
 }
 
-/// Whether a job needs a ConfigMap: it asks for a strategy that requires one, has no annotation
-/// `swansong.dev/inject: "false"`, isn't being deleted, since the ConfigMap might outlive it, and hasn't finished.
+/// Whether a job needs a ConfigMap: it asks for a strategy that requires one, isn't excluded by the annotation
+/// `swansong.dev/inject`, isn't being deleted, since the ConfigMap might outlive it, and hasn't finished.
 pub fn needs_config_map(job: &Job<'_>, triggers: &[String]) -> bool {
     let is_requested = job.annotation(RECOVER_STRATEGY);
     is_requested.is_some_and(|text| Strategies::parse(text).triggered_by(triggers))
-        && job.annotation(INJECT).is_none_or(|value| value.trim() != "false")
+        && !job.annotation(INJECT).is_some_and(is_opted_out)
         && job.metadata.deletion_timestamp.is_none()
         && !job.is_finished
 }
@@ -115,6 +115,20 @@ mod tests {
 
     fn triggers() -> Vec<String> {
         vec!["dump".to_owned()]
+    }
+
+    #[test]
+    fn each_spelling_of_an_opt_out_counts() {
+        for (value, needed) in
+            [("False", false), ("no", false), (" disabled ", false), ("yes", true), ("maybe", true)]
+        {
+            let mut metadata = metadata(Some("dump"), false, false);
+            metadata
+                .annotations
+                .get_or_insert_default()
+                .insert("swansong.dev/inject".to_owned(), value.to_owned());
+            assert_eq!(needs_config_map(&job(&metadata), &triggers()), needed, "{value}");
+        }
     }
 
     #[test]

@@ -32,8 +32,9 @@ pub struct AnnotationKeys;
 
 impl Keys for AnnotationKeys {
     fn keep(key: &str) -> bool {
-        key.starts_with(annotations::PREFIX)
-            || matches!(key, annotations::MIRROR_POD | annotations::JOB_COMPLETION_INDEX)
+        spelling::is_option(key)
+            || key == annotations::MIRROR_POD
+            || labels::POD_INDICES.contains(&key)
             || labels::OF_VOLCANO.contains(&key)
             || spelling::resembles_strategy(key)
     }
@@ -54,6 +55,8 @@ impl Keys for LabelKeys {
         ];
         NAMES.contains(&key)
             || key.starts_with("training.kubeflow.org/")
+            || spelling::is_option(key)
+            || key == labels::STATEFUL_SET_POD_NAME
             || labels::POD_INDICES.contains(&key)
             || labels::OF_VOLCANO.contains(&key)
             || spelling::resembles_strategy(key)

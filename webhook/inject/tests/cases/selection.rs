@@ -25,6 +25,28 @@ fn the_default_choice_is_never_a_guess() {
 }
 
 #[test]
+fn a_container_that_is_added_after_the_injection_is_not_chosen() {
+    for sidecar in [
+        json!({"name": "proxy"}),
+        json!({"name": "proxy", "resources": {"limits": {"huawei.com/Ascend910": 1}}}),
+    ] {
+        for at_end in [true, false] {
+            let mut object = pod(&pod_with(json!([{"name": "trainer"}]))).object;
+            let containers = object["spec"]["containers"].as_array_mut().unwrap();
+            containers.insert(if at_end { containers.len() } else { 0 }, sidecar.clone());
+            let injected = pod(&object);
+            assert_eq!(injected.outcome.operations.len(), 0, "{sidecar}");
+            assert!(injected.warned().is_empty(), "{sidecar} {:?}", injected.outcome.warnings);
+            assert_eq!(chosen(&object), ["trainer"], "{sidecar}");
+        }
+    }
+    // A record of another Pod names none of the containers.
+    let mut object = pod(&pod_with(json!([{"name": "trainer"}]))).object;
+    object["spec"]["containers"][0]["name"] = json!("renamed");
+    assert_eq!(chosen(&object), ["renamed"]);
+}
+
+#[test]
 fn the_annotation_selects_exactly_the_named_containers() {
     let mut object = pod_with(json!([{"name": "ascend"}, {"name": "y"}]));
     object["metadata"]["annotations"]["swansong.dev/containers"] = json!(" y , missing ");
@@ -80,6 +102,8 @@ fn the_index_of_a_pod_decides_about_rank_zero() {
         "apps.kubernetes.io/pod-index",
         "leaderworkerset.sigs.k8s.io/worker-index",
         "jobset.sigs.k8s.io/job-global-index",
+        "jobset.sigs.k8s.io/job-index",
+        "training.kubeflow.org/replica-index",
     ] {
         for (index, is_rank_zero) in [("0", true), ("1", false)] {
             let mut object = ascend(json!({}));
@@ -96,8 +120,41 @@ fn the_index_of_a_pod_decides_about_rank_zero() {
 }
 
 #[test]
+fn several_indices_of_a_pod_are_combined() {
+    let job = "batch.kubernetes.io/job-completion-index";
+    let set = "apps.kubernetes.io/pod-index";
+    let group = "leaderworkerset.sigs.k8s.io/worker-index";
+    let name = "statefulset.kubernetes.io/pod-name";
+    for (labels, is_rank_zero) in [
+        // The leaders of a LeaderWorkerSet are Pods of a StatefulSet, each the first of its group.
+        (json!({set: "3", group: "0", name: "llm-3"}), true),
+        (json!({set: "1", group: "1", name: "llm-0-1"}), false),
+        // The first Pod of the second Job of a JobSet.
+        (json!({"jobset.sigs.k8s.io/job-index": "1", job: "0"}), false),
+        (json!({"jobset.sigs.k8s.io/job-index": "0", job: "0"}), true),
+        // A cluster without a label for the index.
+        (json!({name: "train-2"}), false),
+        (json!({name: "train-0"}), true),
+    ] {
+        let mut object = ascend(json!({}));
+        object["metadata"]["labels"] = labels.clone();
+        assert_eq!(pod(&object).outcome.templates[0].rank_zero, is_rank_zero, "{labels}");
+    }
+    let mut object = ascend(json!({}));
+    object["metadata"]["annotations"][group] = json!("2");
+    assert!(!pod(&object).outcome.templates[0].rank_zero, "an annotation");
+}
+
+#[test]
 fn negative_values_of_inject_opt_out() {
     for (value, opts_out) in [
+        ("N", true),
+        ("never", true),
+        ("disable", true),
+        ("'false'", true),
+        ("\"False\"", true),
+        ("t", false),
+        ("enable", false),
         ("False", true),
         ("no", true),
         ("0", true),

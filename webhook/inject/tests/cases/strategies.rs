@@ -180,3 +180,36 @@ fn an_unknown_option_is_warned_about_with_the_nearest_one() {
     assert_eq!(injected.warned(), [Reason::OptionUnknown]);
     assert!(injected.outcome.warnings[0].message.contains("did you mean \"swansong.dev/skip-preload\"?"));
 }
+
+#[test]
+fn options_with_another_spelling_or_as_labels_are_warned_about() {
+    for key in ["swansong.dev/Inject", "swansong.io/inject", "swansong/inject"] {
+        let mut object = ascend(json!({}));
+        object["metadata"]["annotations"][key] = json!("false");
+        let injected = pod(&object);
+        assert_eq!(injected.warned(), [Reason::OptionUnknown], "{key}");
+        assert!(
+            injected.outcome.warnings[0].message.contains("did you mean \"swansong.dev/inject\"?"),
+            "{key}"
+        );
+    }
+    let mut object = ascend(json!({}));
+    object["metadata"]["labels"] = json!({"swansong.dev/inject": "false", "app": "train"});
+    let injected = pod(&object);
+    assert_eq!(injected.warned(), [Reason::OptionIsLabel]);
+    assert_eq!(injected.outcome.skip, None);
+    assert_eq!(injected.object["metadata"]["labels"], object["metadata"]["labels"]);
+}
+
+#[test]
+fn switches_have_any_case() {
+    for (value, warned) in [("False", false), ("NO", false), ("'false'", false), ("perhaps", true)] {
+        let mut object = ascend(json!({}));
+        object["metadata"]["annotations"]["swansong.dev/protect-dump"] = json!(value);
+        let injected = pod(&object);
+        assert_eq!(injected.warned().contains(&Reason::OptionInvalid), warned, "{value}");
+        let is_protected =
+            injected.object["metadata"]["annotations"].get("swansong.dev/launcher-hook.py").is_some();
+        assert_eq!(is_protected, warned, "{value}");
+    }
+}
