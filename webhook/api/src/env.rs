@@ -2,6 +2,8 @@
 
 /// Address of the Pod, on which the TaskD Manager listens.
 pub const POD_IP: &str = "POD_IP";
+/// The field of the Pod that is the value of [`POD_IP`].
+pub const POD_IP_FIELD: &str = "status.podIP";
 /// Port of MindIO's controller.
 pub const TTP_PORT: &str = "TTP_PORT";
 /// Address of MindIO's controller, for the training processes of PyTorch.

@@ -237,9 +237,17 @@ impl Default for Policy {
             image_rules: Vec::new(),
             preload_order: PreloadOrder::default(),
             // Sanitizers refuse to start unless they are first, and libgomp on arm64 needs static TLS.
-            preload_keep_first: ["libasan.so*", "libtsan.so*", "libgomp.so*", "libgomp-*.so*"]
-                .map(str::to_owned)
-                .to_vec(),
+            preload_keep_first: [
+                "libasan.so*",
+                "libtsan.so*",
+                "liblsan.so*",
+                "libhwasan.so*",
+                "libclang_rt.*san*.so*",
+                "libgomp.so*",
+                "libgomp-*.so*",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
             preload_value_from: PreloadValueFrom::default(),
             ttp_port: NamedPort { name: ports::TTP_NAME.to_owned(), port: ports::TTP },
             taskd_port: NamedPort { name: ports::TASKD_NAME.to_owned(), port: ports::TASKD },

@@ -4,7 +4,9 @@ mod dump;
 mod preload;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use swansong_api::env::{LD_PRELOAD, LOCAL_PROXY_ENABLE, POD_IP, TASKD_PROCESS_ENABLE, TTP_PORT};
+use swansong_api::env::{
+    LD_PRELOAD, LOCAL_PROXY_ENABLE, POD_IP, POD_IP_FIELD, TASKD_PROCESS_ENABLE, TTP_PORT,
+};
 use swansong_api::pod::{LIBRARIES_FOLDER, PYTHON_USER_BASE};
 use swansong_api::ports::TTP;
 use swansong_api::record::{ContainerRecord, summary};
@@ -126,10 +128,9 @@ impl<'s, 'o, 'a, 'p> EnvInjection<'s, 'o, 'a, 'p> {
     }
 
     fn pod_ip(&mut self) {
-        const FIELD_PATH: &str = "status.podIP";
         let Some((_, entry)) = self.container.last_env(POD_IP) else {
-            self.context.record_action(Action::added("env.POD_IP", FIELD_PATH));
-            self.add(POD_IP, NewValue::FieldPath(FIELD_PATH), 0);
+            self.context.record_action(Action::added("env.POD_IP", POD_IP_FIELD));
+            self.add(POD_IP, NewValue::FieldPath(POD_IP_FIELD), 0);
             return;
         };
         if entry.value_from.present().is_none() && entry.value.present().is_none_or(|value| value.is_empty())

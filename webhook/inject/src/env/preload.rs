@@ -1,5 +1,7 @@
 //! Injects the variable `LD_PRELOAD` of one container.
 
+use std::borrow::Cow;
+
 use swansong_api::env::{LD_PRELOAD, ORIGINAL_LD_PRELOAD};
 use swansong_api::preload::{entries, file_name};
 use swansong_api::record::{OriginalPreload, PreloadRecord};
@@ -35,7 +37,8 @@ impl<'p> EnvInjection<'_, '_, '_, 'p> {
             return;
         }
         let user = entry.value.present().map_or("", |value| value);
-        let stays_first = entries(user).map(file_name).find(|name| {
+        let resolved = self.resolved(user);
+        let stays_first = entries(&resolved).map(file_name).find(|name| {
             let mut patterns = self.policy.preload_keep_first.iter();
             patterns.any(|pattern| wildcard(pattern.as_bytes(), name.as_bytes()))
         });
@@ -44,8 +47,10 @@ impl<'p> EnvInjection<'_, '_, '_, 'p> {
             (None, Some(_)) => PreloadOrder::Last,
             (None, None) => self.policy.preload_order,
         };
-        self.report_other_paths(ours, user);
-        let Some(Joined { value, added }) = preload::join(ours, user, order) else {
+        self.report_other_paths(ours, &resolved);
+        let has = |path: &str| entries(&resolved).any(|entry| file_name(entry) == file_name(path));
+        let ours: Vec<&str> = ours.iter().copied().filter(|path| !has(path)).collect();
+        let Some(Joined { value, added }) = preload::join(&ours, user, order) else {
             self.context.record_action(Action::kept(FIELD, Some(user.to_owned()), Reason::AlreadyPresent));
             return;
         };
@@ -67,6 +72,22 @@ impl<'p> EnvInjection<'_, '_, '_, 'p> {
             value: Some(value),
             reason,
         });
+    }
+
+    /// The value with the variables to which it refers; those of unknown values stay.
+    fn resolved<'v>(&self, value: &'v str) -> Cow<'v, str> {
+        let mut resolved = Cow::Borrowed(value);
+        for entry in self.container.env.items() {
+            let reference = format!("$({})", entry.name());
+            let known = self.container.env_value(entry.name()).filter(|known| known.len() <= 4096);
+            if resolved.contains(&reference)
+                && resolved.len() <= 4096
+                && let Some(known) = known
+            {
+                resolved = resolved.replace(&reference, known).into();
+            }
+        }
+        resolved
     }
 
     /// Reports libraries that the user preloads from another path than the configured one.

@@ -1,6 +1,6 @@
 //! Undoes the injection of one container.
 
-use swansong_api::env::{LD_PRELOAD, ORIGINAL_LD_PRELOAD};
+use swansong_api::env::{LD_PRELOAD, ORIGINAL_LD_PRELOAD, POD_IP, POD_IP_FIELD};
 use swansong_api::launcher_hook::VOLUME;
 use swansong_api::preload::entries;
 use swansong_api::record::{ContainerRecord, OriginalPreload, PreloadRecord, summary};
@@ -129,9 +129,11 @@ fn has_value(entry: &EnvVar<'_>, recorded: &str) -> bool {
     entry.value_from.present().is_none() && entry.value.present().is_some_and(|now| summary(now) == recorded)
 }
 
-/// Whether an entry has the recorded fieldRef, also with the default `apiVersion`.
+/// Whether an entry has the recorded fieldRef, also with the default `apiVersion`. A command that replaces a path in a file
+/// may have changed the record as well, so the path of POD_IP has to be the one that is added.
 fn refers_to_field(entry: &EnvVar<'_>, path: &str) -> bool {
-    entry.value_from.present().is_some_and(|source| source.unread == 0 && source.is_field(path))
+    let is_written = entry.name() != POD_IP || path == POD_IP_FIELD;
+    is_written && entry.value_from.present().is_some_and(|source| source.unread == 0 && source.is_field(path))
 }
 
 /// The value of an entry without `libraries`; `None` if it has none of them.

@@ -109,6 +109,7 @@ view! {
     pub struct ValueFrom<'a> {
         pub config_map_key_ref: "configMapKeyRef" => Slot<KeyRef<'a>>,
         pub secret_key_ref: "secretKeyRef" => Slot<KeyRef<'a>>,
+        pub file_key_ref: "fileKeyRef" => Slot<KeyRef<'a>>,
         /// A field of the Pod.
         pub field_ref: "fieldRef" => Slot<FieldRef<'a>>,
     }
@@ -130,7 +131,7 @@ view! {
 impl ValueFrom<'_> {
     /// Whether the variable may be missing.
     pub fn is_optional(&self) -> bool {
-        let references = [&self.config_map_key_ref, &self.secret_key_ref];
+        let references = [&self.config_map_key_ref, &self.secret_key_ref, &self.file_key_ref];
         references.into_iter().any(|reference| {
             reference.present().is_some_and(|reference| reference.optional.present() == Some(&true))
         })

@@ -215,9 +215,16 @@ fn library_paths_come_from_annotation_then_image_then_default() {
 
 #[test]
 fn libraries_that_must_be_first_stay_first() {
-    for library in
-        ["/gcc/libasan.so", "/gcc/libtsan.so.2", "/lib/libgomp.so.1", "/torch.libs/libgomp-6e1a1d1b.so.1.0.0"]
-    {
+    for library in [
+        "/gcc/libasan.so",
+        "/gcc/libtsan.so.2",
+        "/gcc/liblsan.so.0",
+        "/gcc/libhwasan.so.0",
+        "/llvm/lib/linux/libclang_rt.asan-aarch64.so",
+        "/llvm/lib/aarch64-unknown-linux-gnu/libclang_rt.tsan.so",
+        "/lib/libgomp.so.1",
+        "/torch.libs/libgomp-6e1a1d1b.so.1.0.0",
+    ] {
         let object = preload(library);
         let injected = pod(&object);
         assert_eq!(injected.env("LD_PRELOAD").unwrap(), &json!(format!("{library}:{}", ours())));
@@ -255,8 +262,29 @@ fn a_library_of_the_user_at_another_path_counts_as_ours() {
 }
 
 #[test]
+fn variables_in_a_preload_are_resolved_before_the_decision() {
+    let referring = |path: &str| {
+        ascend(json!({"env": [
+            {"name": "TOOLS", "value": path}, {"name": "LD_PRELOAD", "value": "$(TOOLS):/b.so"},
+        ]}))
+    };
+    let object = referring("/gcc/libasan.so.8");
+    let injected = pod(&object);
+    assert_eq!(injected.env("LD_PRELOAD").unwrap(), &json!(format!("$(TOOLS):/b.so:{}", ours())));
+    assert_eq!(crate::support::undone(WorkloadKind::Pod, &injected.object), object);
+
+    let injected = pod(&referring("/opt/conda/libs/libtaskd.so"));
+    assert_eq!(injected.env("LD_PRELOAD").unwrap(), &json!(format!("{MSPTI}:$(TOOLS):/b.so")));
+    assert_eq!(injected.noted(), [Reason::PreloadFromOtherPath]);
+    assert!(pod(&injected.object).outcome.operations.is_empty());
+
+    let injected = pod(&referring("$(TOOLS)"));
+    assert_eq!(injected.env("LD_PRELOAD").unwrap(), &json!(format!("{}:$(TOOLS):/b.so", ours())));
+}
+
+#[test]
 fn an_optional_preload_is_left_unchanged_with_a_warning() {
-    for key in ["configMapKeyRef", "secretKeyRef"] {
+    for key in ["configMapKeyRef", "secretKeyRef", "fileKeyRef"] {
         let source = json!({key: {"name": "c", "key": "k", "optional": true}});
         let object = ascend(json!({"env": [{"name": "LD_PRELOAD", "valueFrom": source}]}));
         let injected = pod(&object);

@@ -136,3 +136,15 @@ fn undo_keeps_a_pod_ip_changed_since_but_not_one_with_defaults() {
         edited(json!([]), |container| entry(container, "POD_IP")["valueFrom"] = source("status.hostIP"));
     assert_eq!(undone["env"], json!([{"name": "POD_IP", "valueFrom": source("status.hostIP")}]));
 }
+
+#[test]
+fn undo_keeps_a_pod_ip_changed_together_with_the_record() {
+    let pod = pod(&ascend(json!({}))).object.to_string().replace("status.podIP", "status.hostIP");
+    let undo = undo::uninject(WorkloadKind::Pod, &pod).expect("a record");
+    assert_eq!(undo.remaining, ["container ascend: env POD_IP was changed since and stays"]);
+    let undone = undone(WorkloadKind::Pod, &serde_json::from_str(&pod).expect("JSON"));
+    assert_eq!(
+        undone["spec"]["containers"][0]["env"],
+        json!([{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}])
+    );
+}
