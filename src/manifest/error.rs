@@ -18,8 +18,17 @@ pub enum Problem {
     #[error("it isn't valid YAML: {0}")]
     Syntax(String),
     /// The text is a template of YAML.
-    #[error("it is a template and not YAML (`{{{{ … }}}}`); render it first (`helm template`)")]
-    Template,
+    #[error(
+        "it is a template and not YAML (`{mark}` on line {line}); render it first (`helm template`); read as YAML, {cause}"
+    )]
+    Template {
+        /// How its expressions begin, as `{{`.
+        mark: &'static str,
+        /// Line of the first one.
+        line: usize,
+        /// What is wrong with the text as YAML.
+        cause: Box<Self>,
+    },
     /// A mapping has a key twice.
     #[error("key {key:?} is already on line {first}; remove one of the two")]
     DuplicateKey {

@@ -50,9 +50,12 @@ impl fmt::Display for Rewrite {
     }
 }
 
-/// A document can't be patched, which is a bug of this program.
+/// A document can't be patched. All errors but the first are bugs of this program.
 #[derive(Debug, thiserror::Error)]
 pub enum RewriteError {
+    /// A line of the document ends with a carriage return only, so its lines can't be edited.
+    #[error("line {0} ends with a carriage return only; convert the file's line breaks (`tr '\\r' '\\n'`)")]
+    CarriageReturn(usize),
     /// The operations don't fit the document.
     #[error("the operations don't fit the document ({0})")]
     Patch(String),
@@ -67,6 +70,9 @@ pub fn rewrite(
     document: &Document,
     operations: &[Operation],
 ) -> Result<Rewritten, RewriteError> {
+    if let Some(line) = find_carriage_return(source, document) {
+        return Err(RewriteError::CarriageReturn(line));
+    }
     let expected = patched(&document.data, operations)?;
     let reader = Reader::new(&document.root);
     let draft = draft(document, &reader, operations)?;
@@ -78,6 +84,14 @@ pub fn rewrite(
     }
     let edits = editor().replace_document(&document.root, &draft.data(&reader));
     verified(source, document, edits, &expected).ok_or(RewriteError::Unverified)
+}
+
+/// The line of the first carriage return that isn't part of a line break, from 1 in the file.
+fn find_carriage_return(source: &Source, document: &Document) -> Option<usize> {
+    let (start, text) = (document.region.start, &source.text[document.region.clone()]);
+    let mut returns = text.match_indices('\r').map(|(at, _)| at);
+    let at = returns.find(|at| !text[at + 1..].starts_with('\n')).filter(|_| !source.json)?;
+    Some(source.text[..start + at].matches('\n').count() + 1)
 }
 
 fn draft<'n>(

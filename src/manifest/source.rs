@@ -238,13 +238,31 @@ fn json_values(text: &str) -> Option<Vec<Range<usize>>> {
     Some(ranges)
 }
 
-/// Replaces an error of a template by [`Problem::Template`], its cause.
+/// Adds that the text is a template, which probably is the cause of an error.
 fn or_template(error: DocumentError, text: &str) -> DocumentError {
-    let is_template = |line: &str| {
-        line.split_once("{{")
-            .is_some_and(|(before, rest)| rest.contains("}}") && !before.contains(['"', '\'', '#']))
-    };
-    if text.lines().any(is_template) { DocumentError { problem: Problem::Template, ..error } } else { error }
+    let found = text.lines().zip(1..).find_map(|(line, number)| Some((template_mark(line)?, number)));
+    let Some((mark, line)) = found else { return error };
+    let cause = Box::new(error.problem);
+    DocumentError { problem: Problem::Template { mark, line, cause }, ..error }
+}
+
+/// How an expression of Helm or Jinja in a line begins, outside of quotes and comments.
+fn template_mark(line: &str) -> Option<&'static str> {
+    let mut rest = line;
+    while let Some(at) = rest.find(['{', '"', '\'', '#']) {
+        rest = &rest[at..];
+        let before = &line[..line.len() - rest.len()];
+        if let Some(mark) = ["{{", "{%"].into_iter().find(|mark| rest.starts_with(mark)) {
+            return Some(mark);
+        }
+        let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''));
+        let closed = quote.and_then(|quote| Some(rest[1..].find(quote)? + 2));
+        if rest.starts_with('#') && (before.is_empty() || before.ends_with([' ', '\t'])) {
+            return None;
+        }
+        rest = &rest[closed.unwrap_or(1)..];
+    }
+    None
 }
 
 /// A document of JSON that the YAML parser refuses, such as a string with a raw control character.

@@ -105,6 +105,9 @@ impl<'n> Editor<'_, 'n> {
                 self.replace(colon..colon, format!(" {}", self.scalar_like(old, &data, false)));
             }
             self.remove_lines(first, last);
+        } else if data == Data::Null && anchor.is_empty() && !old.has_properties() {
+            self.report(old);
+            self.replace(colon..old.span.end, "");
         } else if old.is_unwritten() {
             self.replace(colon..colon, format!(" {}", self.scalar_like(old, &data, false)));
         } else {

@@ -197,6 +197,28 @@ fn scalars_on_several_lines_are_restored_byte_for_byte() {
 }
 
 #[test]
+fn keys_without_a_value_are_restored_byte_for_byte() {
+    let input = format!(
+        "{HEAD}spec:
+  volumes: # none
+  containers:
+  - name: ascend
+    env:
+    - name: LD_PRELOAD
+      value: # none yet
+    - name: B
+      value:
+    ports:
+    # below
+    volumeMounts:
+"
+    );
+    let injected = run(&["inject"], &input).output();
+    assert!(injected.contains("libtaskd.so"), "{injected}");
+    assert_eq!(run(&["uninject"], injected).output(), input);
+}
+
+#[test]
 fn a_copied_record_removes_only_what_is_there() {
     let pod = format!("{HEAD}spec:\n  containers:\n  - name: ascend\n    image: x\n");
     let injected = run(&["inject"], &pod).output();

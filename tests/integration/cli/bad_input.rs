@@ -16,6 +16,11 @@ fn errors_name_place_and_remedy() {
         ("unclosed bracket", "kind: [Pod\n".to_owned(), &["document 1", "isn't valid YAML"]),
         ("a template", "kind: Pod\nmetadata:\n  name: {{ .Values.name }}\n".to_owned(), &["line 3", "helm template"]),
         ("a template around an object", "{{ if .Values.on }}\nkind: Pod\nmetadata:\n  name: x\n{{ end }}\n".to_owned(), &["helm template"]),
+        ("a template whose braces are in another line", "{{- range .Values.jobs }}\n---\nkind: Pod\n".to_owned(), &["document 1, line 1", "`{{` on line 1"]),
+        ("a template around a value in quotes", "kind: Pod\nname: \"{{ .a }}\" {{ .b }}\n".to_owned(), &["line 2", "`{{` on line 2"]),
+        ("a template of Jinja", "kind: Pod\n{% if on %}\nmetadata: {}\n{% endif %}\n".to_owned(), &["line 2", "`{%` on line 2", "render it first"]),
+        ("a text with braces beside another error", "kind: A\ndata:\n  a: |\n    {{ $labels.x }}\n  b: 1\n  b: 2\n".to_owned(), &["line 6", "`{{` on line 4", "key \"b\" is already on line 5"]),
+        ("braces in quotes and comments only", "kind: A\na: '{{ x }}' # {{ y }}\nb: [\n".to_owned(), &["standard input: document 1", ": it isn't valid YAML"]),
         ("a document after three dots", "kind: ConfigMap\n...\nkind: Pod\n".to_owned(), &["document 2, line 3", "write `---`"]),
         ("text behind a separator", "kind: A\n---\nkind: B\n--- {kind: Pod}\n".to_owned(), &["document 3, line 4", "{kind: Pod}", "next line"]),
         ("a separator that only a carriage return ends", "kind: A\r---\rkind: Pod\r".to_owned(), &["document 2, line 3", "write `---`"]),
@@ -59,6 +64,16 @@ fn errors_name_place_and_remedy() {
             assert_eq!(error.lines().count(), 1, "{what}: {error}");
         }
     }
+}
+
+#[test]
+fn a_change_between_carriage_returns_is_an_error() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    recover-strategy: dump\nspec:\n  containers:\n  - name: ascend\n    # c\n";
+    let old = pod.replace('\n', "\r");
+    assert!(run(&["inject"], &old).error().contains("document 1: line 1 ends with a carriage return only"));
+    assert!(run(&["inject"], pod.replace("# c", "# c\rd: e")).error().contains("line 9 ends"));
+    let unrelated = "kind: Foo\rmetadata: {}\r";
+    assert_eq!(run(&["inject"], unrelated).output(), unrelated);
 }
 
 #[test]
