@@ -254,14 +254,28 @@ impl Overrides {
     }
 }
 
-/// The first line of `/etc/hostname` that isn't a comment (hostname(5)), else the kernel's name.
+/// The first line of `/etc/hostname` that isn't a comment (hostname(5)), else the kernel's name. Names that no Node can have
+/// and that of an unconfigured host don't count.
 fn host_name(root: &HostRoot) -> Option<String> {
     ["/etc/hostname", "/proc/sys/kernel/hostname"].iter().find_map(|path| {
         let content = root.read(path, 4096).ok()?;
         let content = String::from_utf8_lossy(&content);
-        let mut lines = content.lines().map(str::trim);
-        let name = lines.find(|line| !line.is_empty() && !line.starts_with('#'))?;
-        // The kernel's placeholder for a host without a name.
-        (name != "(none)").then(|| name.to_lowercase())
+        let mut lines = content.trim_start_matches('\u{feff}').lines().map(str::trim);
+        let line = lines.find(|line| !line.is_empty() && !line.starts_with('#'))?;
+        let name = line.split(" #").next().unwrap_or(line).trim_end().trim_end_matches('.').to_lowercase();
+        let is_unconfigured = name == "localhost" || name.starts_with("localhost.");
+        (is_node_name(&name) && !is_unconfigured).then_some(name)
     })
+}
+
+/// Whether it is a DNS subdomain (RFC 1123), as names of Nodes are.
+fn is_node_name(name: &str) -> bool {
+    let is_letter_or_digit = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &str| {
+        let bytes = label.as_bytes();
+        bytes.first().is_some_and(is_letter_or_digit)
+            && bytes.last().is_some_and(is_letter_or_digit)
+            && bytes.iter().all(|byte| is_letter_or_digit(byte) || *byte == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
 }

@@ -123,11 +123,26 @@ fn the_node_is_named_after_the_host() {
     };
     write(host.path(), "etc/hostname", "# set by the installer\n\nWorker-7.lab.example\n");
     assert_eq!(first_line(check(host.path(), &[])), "worker-7.lab.example  True");
-    fs::remove_file(host.path().join("etc/hostname")).expect("removed");
+    write(host.path(), "etc/hostname", "\u{feff}worker-7. # rack 3\n");
+    assert_eq!(first_line(check(host.path(), &[])), "worker-7  True");
     write(host.path(), "proc/sys/kernel/hostname", "worker-8\n");
+    for no_node in [
+        "worker 7\n",
+        "; set by the installer\nworker-7\n",
+        "worker_7\n",
+        "localhost.localdomain\n",
+        "-\n",
+        "\n",
+    ] {
+        write(host.path(), "etc/hostname", no_node);
+        assert_eq!(first_line(check(host.path(), &[])), "worker-8  True", "{no_node:?}");
+    }
+    fs::remove_file(host.path().join("etc/hostname")).expect("removed");
     assert_eq!(first_line(check(host.path(), &[])), "worker-8  True");
-    write(host.path(), "proc/sys/kernel/hostname", "(none)\n");
-    let output = check(host.path(), &[]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8(output.stderr).expect("text").contains("--node"));
+    for no_node in ["(none)\n", "localhost\n", "", "worker-8..lab\n"] {
+        write(host.path(), "proc/sys/kernel/hostname", no_node);
+        let output = check(host.path(), &[]);
+        assert_eq!(output.status.code(), Some(1), "{no_node:?}");
+        assert!(String::from_utf8(output.stderr).expect("text").contains("--node"), "{no_node:?}");
+    }
 }
