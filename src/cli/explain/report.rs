@@ -111,6 +111,7 @@ impl Entry {
         note: Option<Note>,
     ) -> Self {
         let actions = job_actions(object, &outcome);
+        let has_changed_preload = object.workload == Ok(WorkloadKind::Pod) && changes_preload(&outcome);
         let containers = outcome.templates.iter().flat_map(|template| &template.containers);
         let fields = outcome.templates.iter().flat_map(|template| &template.actions);
         let changes = fields
@@ -143,11 +144,24 @@ impl Entry {
                 .iter()
                 .map(ToString::to_string)
                 .chain(note.into_iter().map(|note| note.text))
+                .chain(has_changed_preload.then(|| APPLY_AGAIN.to_owned()))
                 .collect(),
             trainers: Vec::new(),
             title: title(object),
         }
     }
+}
+
+/// Of a Pod whose own `LD_PRELOAD` is changed: its containers can't be changed later, so an `apply` of the original fails.
+const APPLY_AGAIN: &str = "PreloadMerged: a second `kubectl apply` of this file fails while the Pod exists, since a Pod's \
+     LD_PRELOAD can't be changed back: delete the Pod first, or apply the output of `swansong inject`";
+
+/// Whether a present `LD_PRELOAD` is changed.
+fn changes_preload(outcome: &Outcome) -> bool {
+    let containers = outcome.templates.iter().flat_map(|template| &template.containers);
+    containers
+        .flat_map(|container| &container.actions)
+        .any(|action| action.field == "env.LD_PRELOAD" && action.action == ActionKind::Merged)
 }
 
 fn title(object: &Object<'_>) -> String {

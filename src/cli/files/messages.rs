@@ -34,10 +34,11 @@ impl Messages {
     }
 }
 
-/// The text with control characters and changes of text direction escaped, because a terminal would act on them.
+/// The text with control characters, line breaks, changes of text direction and characters without width escaped, because a
+/// terminal would act on them or hide them.
 pub(crate) fn printable(text: &str) -> String {
-    let is_safe =
-        |c: char| !c.is_control() && !matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_hidden = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{ad}' | '\u{e0000}'..='\u{e0fff}');
+    let is_safe = |c: char| !c.is_control() && !is_hidden(c);
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if is_safe(c) {

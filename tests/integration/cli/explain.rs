@@ -163,6 +163,41 @@ fn other_kinds_that_request_a_dump_are_warned_about() {
 }
 
 #[test]
+fn other_kinds_are_warned_about_in_any_spelling_and_at_any_depth() {
+    for (kind, body) in [
+        ("apps/v1 ReplicaSet", "spec: {template: {metadata: {annotations: {recover-strategy: dump}}}}"),
+        (
+            "trainer.kubeflow.org/v1alpha1 TrainJob",
+            "spec: {annotations: {recover-strategy: 'recover, dump'}}",
+        ),
+        (
+            "jobset.x-k8s.io/v1alpha2 JobSet",
+            "spec: {replicatedJobs: [{template: {spec: {template: {metadata: {annotations: {recover-strategy: dump}}}}}}]}",
+        ),
+        ("kubeflow.org/v1 MPIJob", "metadata: {labels: {recover-strategy: dump}}"),
+        ("flow.volcano.sh/v1alpha1 JobFlow", "metadata: {annotations: {recover_strategy: dump}}"),
+        ("v1 ReplicationControllerList", "items: [{metadata: {annotations: {recover-strategy: dump}}}]"),
+    ] {
+        let (api_version, kind) = kind.split_once(' ').expect("a kind");
+        let object = format!("apiVersion: {api_version}\nkind: {kind}\n{body}\n");
+        let injected = run(&["inject"], &object);
+        assert!(
+            injected.stderr.contains(&format!("no effect on a {kind}, which")),
+            "{kind}: {}",
+            injected.stderr
+        );
+        assert_eq!(injected.output(), object);
+        assert_eq!(run(&["explain", "--fail-on-warning"], &object).code, 2, "{kind}");
+    }
+    let elsewhere = "apiVersion: mindxdl.gitee.org/v1\nkind: AscendJob\nmetadata: {annotations: {recover-strategy: dump}}\n";
+    let message = run(&["inject"], elsewhere).stderr;
+    assert!(
+        message.contains("\"mindxdl.gitee.org\"") && message.contains("correct its apiVersion"),
+        "{message}"
+    );
+}
+
+#[test]
 fn a_note_is_not_a_warning() {
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: w, labels: {replica-type: worker}, annotations: {recover-strategy: dump}}\nspec: {hostNetwork: true, containers: [{name: ascend, env: [{name: MASTER_ADDR, value: 10.0.0.1}]}]}\n";
     let documents = documents(pod);
@@ -173,13 +208,26 @@ fn a_note_is_not_a_warning() {
 }
 
 #[test]
+fn a_pod_whose_preload_changes_can_not_be_applied_again() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {recover-strategy: dump}}\nspec: {containers: [{name: ascend, env: [{name: LD_PRELOAD, value: /a.so}]}]}\n";
+    let notes = documents(pod)[0]["notes"].to_string();
+    assert!(notes.contains("a second `kubectl apply` of this file fails"), "{notes}");
+    assert_eq!(run(&["explain", "--fail-on-warning"], pod).code, 0);
+    let injected = run(&["inject"], pod).output();
+    for other in [injected, pod.replace("LD_PRELOAD", "OTHER")] {
+        assert!(!documents(&other)[0]["notes"].to_string().contains("kubectl apply"));
+    }
+}
+
+#[test]
 fn control_characters_are_escaped() {
-    let pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: \"a\\e[2Jb\\u202e\"\n  annotations: {recover-strategy: \"dump,\\e[32mx\"}\nspec:\n  hostNetwork: true\n  containers:\n  - name: \"ascend\\e]0;t\\a\"\n    env: [{name: LD_PRELOAD, value: \"/a\\e[31m.so\\rnothing\"}]\n";
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: \"a\\e[2Jb\\u202e\\u2028\\u200b\\ufeff\\x9b\\x7f\"\n  annotations: {recover-strategy: \"dump,\\e[32mx\"}\nspec:\n  hostNetwork: true\n  containers:\n  - name: \"ascend\\e]0;t\\a\"\n    env: [{name: LD_PRELOAD, value: \"/a\\e[31m.so\\rnothing\"}]\n";
     for command in ["inject", "explain"] {
         let run = run(&[command], pod);
         let text = if command == "explain" { run.stdout + &run.stderr } else { run.stderr };
         assert!(text.contains("\\u{1b}[2Jb"), "{text}");
-        assert!(!text.contains(|c: char| (c.is_control() && c != '\n') || c == '\u{202e}'), "{text:?}");
+        let is_hidden = |c| matches!(c, '\u{202e}' | '\u{2028}' | '\u{200b}' | '\u{feff}');
+        assert!(!text.contains(|c: char| (c.is_control() && c != '\n') || is_hidden(c)), "{text:?}");
     }
 }
 
