@@ -301,7 +301,10 @@ impl Interpreter<'_> {
         };
         let text =
             if document.quoted { document.text.clone() } else { self.expand_text(&document.text, true) };
-        self.state.set(&name.text, Some(Value::Text(text.trim().to_owned())));
+        // Only with the usual separators its ends are trimmed.
+        let has_separators = self.state.variables.contains_key("IFS");
+        let value = if has_separators { self.unknown("$(read)", false) } else { text.trim().to_owned() };
+        self.state.set(&name.text, Some(Value::Text(value)));
         self.status = None;
         true
     }
