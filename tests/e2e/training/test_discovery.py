@@ -214,9 +214,8 @@ class Discovery(unittest.TestCase):
         library = self.install("/opt/conda/lib/python3.9/site-packages/" + LIBRARY)
         for shell in ("dash", "bash", "busybox"):
             path = shutil.which(shell)
-            if path is None:
-                continue
             with self.subTest(shell):
+                self.assertIsNotNone(path, f"{shell} is missing; `make prerequisites` installs it")
                 if shell == "busybox":
                     (self.folder / "sh").symlink_to(path)
                     path = str(self.folder / "sh")

@@ -7,7 +7,7 @@
 #   api       the same, and Go, which builds etcd and the API server, and Prometheus, which tests the alerts
 #   node      what build needs, Go, and root, containerd, runc and the CNI plugins for a node that runs pods
 #   test      what api needs, and git, curl, rustfmt and clippy
-#   training  what build needs, and root, Debian's torch (1 GB with what it needs) and network namespaces
+#   training  what build needs, and root, Debian's torch (1 GB with what it needs), busybox and network namespaces
 #   containerfile  what build needs, and root and buildah
 #
 # What is missing is installed on Debian and its derivatives when run as root. Otherwise the script prints the commands
@@ -157,6 +157,7 @@ check_training() {
     need_root "a network namespace for each scenario needs root"
     need unshare util-linux
     need ip iproute2
+    need busybox busybox
     # Of Debian's interpreter: another one on the PATH may have a different torch, or none.
     /usr/bin/python3 -c 'import sys, importlib.util; sys.exit(importlib.util.find_spec("torch") is None)' 2>/dev/null ||
         add python3-torch
