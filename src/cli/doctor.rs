@@ -181,7 +181,7 @@ impl Doctor {
             scope => scope,
         };
         let client = kube::Client::try_from(config).context("no client of the API server can be made")?;
-        // Nothing is read if it can't be written.
+        // The file is created first, so that nothing is read if it can't be written.
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
         let mut file = options.open(path).with_context(|| format!("{} can't be created", path.display()))?;
@@ -229,7 +229,7 @@ fn exit_code(report: &Report) -> ExitCode {
     })
 }
 
-/// Says what is read next, for people.
+/// Prints what is read next, if stderr is a terminal.
 fn progress(what: &str) {
     if stderr().is_terminal() {
         eprintln!("reading {what} …");

@@ -98,7 +98,8 @@ impl CheckpointFolder {
         }
     }
 
-    /// The folders in the place that `find` returns for the last one, and its path; `None` if they can't be read in time.
+    /// Calls `find` with the last place, and returns the folders in the place that it returns, and that place's path. Returns
+    /// `None` if they can't be read in time.
     ///
     /// A network file system may hang forever, also when a folder in it is closed, so all that is done in a thread.
     fn list(

@@ -208,7 +208,7 @@ fn reports(container: &ContainerVerdict) -> Vec<ContainerReport> {
     reports
 }
 
-/// What is known of the releases of TaskD and MindIO in an image.
+/// The finding about the releases of TaskD and MindIO in an image.
 fn known_defects(image: &Report) -> Option<&Finding> {
     image.findings.iter().find(|finding| finding.check == ImageCheck::Releases)
 }

@@ -71,7 +71,7 @@ pub(super) fn check(job: &Job, snapshot: &Snapshot) -> Vec<Check> {
     checks.all
 }
 
-/// A rehearsal that failed is history: the checks show what is broken now.
+/// A failed rehearsal is only a warning, because the other checks show what is broken now.
 fn rehearsal(result: &RehearsalResult, now: u64) -> Judged {
     let elapsed = now.saturating_sub(result.at);
     let seen = format!("the one {} ago: {}, {}", age(elapsed), result.status, result.message);

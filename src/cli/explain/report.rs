@@ -28,7 +28,7 @@ const REMINDERS: [(&str, &str); 4] = [
     ),
 ];
 
-/// What discovery and the Manager's sidecar need. They don't fail softly: a failed init container blocks its Pod.
+/// What discovery and the Manager's sidecar need. A failed init container blocks its Pod.
 const SHELL: &str = "image: /bin/sh, which the added init containers run; without it the Pod doesn't start \
                      (`swansong image-check` shows it)";
 
@@ -152,11 +152,11 @@ impl Entry {
     }
 }
 
-/// Of a Pod whose own `LD_PRELOAD` is changed: its containers can't be changed later, so an `apply` of the original fails.
+/// For a Pod whose own `LD_PRELOAD` is changed. The API server refuses the original's `apply`, which would change it back.
 const APPLY_AGAIN: &str = "PreloadMerged: a second `kubectl apply` of this file fails while the Pod exists, since a Pod's \
      LD_PRELOAD can't be changed back: delete the Pod first, or apply the output of `swansong inject`";
 
-/// Whether a present `LD_PRELOAD` is changed.
+/// Whether the injection changes an existing `LD_PRELOAD`.
 fn changes_preload(outcome: &Outcome) -> bool {
     let containers = outcome.templates.iter().flat_map(|template| &template.containers);
     containers

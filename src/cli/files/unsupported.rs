@@ -21,7 +21,7 @@ fn message(object: &Object<'_>) -> String {
     let kind = object.kind.as_str();
     let group = |it: &str| it.rsplit_once('/').map_or(String::new(), |(group, _)| group.to_owned());
     let api_version = object.data.get("apiVersion").and_then(Data::as_str).unwrap_or_default();
-    // The right kind in a group of the same name elsewhere, or in none.
+    // The kind is supported, but not in this API group.
     if matches!(kind, "AscendJob" | "Deployment" | "StatefulSet" | "CronJob" | "Job" | "Pod") {
         return format!(
             "annotation {RECOVER_STRATEGY} has no effect on a {kind} of the API group {:?}, which Swansong doesn't change; \
