@@ -33,16 +33,17 @@ pub(crate) struct Doctor {
     /// Check a node
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// Show what happened to a job after its last fault, and what may have cost the checkpoint
+    /// Show what happened to a job after its last fault, and why its checkpoint may be missing
     #[arg(long, value_name = "JOB", conflicts_with_all = ["job", "all", "node"])]
     last_fault: Option<String>,
-    /// Write what a support engineer asks for to a new file, a tar.gz of at most 20 MiB without secrets: of JOB, of --node, or of all
+    /// Write a support bundle about JOB, --node or all jobs to a new file, a tar.gz of at most 20 MiB. Values that resemble secrets are removed
     #[arg(long, value_name = "FILE", conflicts_with_all = ["last_fault", "rehearse"])]
     bundle: Option<PathBuf>,
     /// With --node: send a harmless fault from the node to ClusterD and take it back, by the node's agent. With JOB: check every
     /// link up to the order to save, without giving one
     ///
-    /// The result is kept in an annotation of the Node or job. Nothing is sent while a job that asks for a dump runs on the node.
+    /// The result is kept in an annotation of the Node or job. With --node, nothing is sent while a job that asks
+    /// for a dump runs there; with JOB, nothing is sent at all.
     #[arg(long, conflicts_with_all = ["all", "last_fault"])]
     rehearse: bool,
     /// Namespace of the job [default: that of the kubeconfig's context]

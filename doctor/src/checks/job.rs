@@ -86,11 +86,11 @@ fn strategy(object: &JobObject) -> Judged {
     let seen = format!("{RECOVER_STRATEGY}: {raw:?}");
     Ok(if !reads(raw, "dump") {
         let why = if strategies.tokens().contains(&"dump") {
-            "for the blanks around it"
+            "because blanks surround it"
         } else {
-            "which isn't in it"
+            "because it isn't in the list"
         };
-        Verdict::fail(format!("{seen}, of which ascend-operator doesn't read dump, {why}"))
+        Verdict::fail(format!("{seen}: ascend-operator doesn't find dump in it, {why}"))
     } else if strategies.is_padded() {
         Verdict::warn(format!("{seen}: tokens with blanks are ignored"))
     } else if let Some(unknown) = strategies.unknown().next() {

@@ -74,7 +74,7 @@ pub enum Link {
     Namespaces,
     /// The ready endpoints of the Service `clusterd-grpc-svc` in `mindx-dl`, and whether ClusterD's release, by the tag of its image, has known defects.
     #[strum(
-        message = "See why ClusterD isn't ready: kubectl -n mindx-dl describe pods. Of known defects, move to the release that the message names."
+        message = "See why ClusterD isn't ready: kubectl -n mindx-dl describe pods. If the message names known defects, upgrade to the release that it names."
     )]
     Clusterd,
     /// The ConfigMap `cluster-info-device-0` in `mindx-dl`, in which ClusterD publishes the devices.
@@ -135,7 +135,7 @@ pub enum Link {
     #[strum(message = "Set the label to a positive number, or let the launcher hook protect the dump.")]
     FaultRetryTimes,
     /// The date and the result of the last rehearsal of the job, if there was one.
-    #[strum(message = "Run `swansong doctor JOB --rehearse` again, after what failed is corrected.")]
+    #[strum(message = "Correct what failed, then run `swansong doctor JOB --rehearse` again.")]
     JobRehearsal,
     /// Whether the job has other Pods than that of rank 0.
     #[strum(
@@ -200,7 +200,7 @@ pub enum Link {
     /// Whether the preloaded libraries are in the training processes, as the agent sees it. A dump works without them.
     #[strum(message = "See docs/agent.md#preloads for the reason.")]
     Preload,
-    /// How the search for TaskD's libraries in the image ended, which an init container does, as the agent sees it.
+    /// The result of the init container that searches the image for TaskD's libraries, as the agent sees it.
     #[strum(
         message = "Install the TaskD wheel and CANN in the image, or set swansong.dev/libraries: configured on the job and create it again."
     )]

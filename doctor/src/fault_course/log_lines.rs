@@ -63,7 +63,7 @@ pub const MEANINGS: [Meaning; 15] = [
     cause(
         &["NormalCallback found mindx event:17"],
         Stage::Order,
-        "the order came before MindIO knew of a lost rank, so a dead rank may have been chosen to save",
+        "the order arrived before MindIO had detected a lost rank, so a dead rank may have been chosen to save",
         "Leave the fault to ClusterD, or end the rank by swansong.dev/fast-dump.",
     ),
     cause(
@@ -93,13 +93,13 @@ pub const MEANINGS: [Meaning; 15] = [
     cause(
         &["don`t have dump config"],
         Stage::Order,
-        "a second order to save came",
+        "ClusterD or a platform ordered a second save",
         "See whether a platform and ClusterD both give orders (platform-mode in swansong doctor).",
     ),
     cause(
         &["already started dump work flow"],
         Stage::Order,
-        "a second order to save came",
+        "ClusterD or a platform ordered a second save",
         "See whether a platform and ClusterD both give orders (platform-mode in swansong doctor).",
     ),
 ];

@@ -144,7 +144,7 @@ fn text_is_short_and_without_control_characters() {
     let expected = "\
 job ml/bert: no checkpoint was saved
 fault npu-a.npu3.40F84E00.1796000000000
-on 2026-11-30, times in UTC and since the first step
+2026-11-30; times are UTC and relative to the first step
 10:00:00 +0.0 s        fault    DeviceFault: NPU 3 is lost
                                 agent of npu-a
 10:00:26 +26.6 s       order    no order to save came in time (wait mindx wake up action ret:110 \\u{1b}[2J)
@@ -152,7 +152,7 @@ on 2026-11-30, times in UTC and since the first step
 10:00:59 +59.0 s       outcome  DumpFailed: x
                                 agent of npu-a
 
-what may have cost the checkpoint
+possible causes
   × no order to save came in time (log of bert-master-0/ascend)
       See reset-config, recovery-enabled and job-summary in swansong doctor, and ClusterD's log.
 ";

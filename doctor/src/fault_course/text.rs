@@ -22,7 +22,7 @@ impl fmt::Display for Text<'_> {
         }
         let first = steps.iter().find_map(|step| step.at);
         if let Some(first) = first {
-            writeln!(f, "on {}, times in UTC and since the first step", format_time(first, "%Y-%m-%d"))?;
+            writeln!(f, "{}; times are UTC and relative to the first step", format_time(first, "%Y-%m-%d"))?;
         }
         for step in steps {
             let stage: &str = step.stage.into();
@@ -31,7 +31,7 @@ impl fmt::Display for Text<'_> {
             writeln!(f, "{:<31} {}", "", step.by)?;
         }
         if !causes.is_empty() {
-            writeln!(f, "\nwhat may have cost the checkpoint")?;
+            writeln!(f, "\npossible causes")?;
         }
         for cause in causes {
             writeln!(f, "  × {} ({})\n      {}", escape(&cause.what), cause.by, cause.remedy)?;

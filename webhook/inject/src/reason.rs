@@ -149,7 +149,7 @@ pub enum Reason {
     TorchrunDefault,
     /// An init container with the image, which needs `/bin/sh`, finds the libraries at the start of the Pod (`swansong.dev/libraries: configured` leaves it out).
     #[strum(
-        message = "Nothing; without `/bin/sh` in the image the Pod doesn't start, and `swansong image-check` shows that before."
+        message = "Nothing; without `/bin/sh` in the image the Pod doesn't start. Check the image with `swansong image-check` beforehand."
     )]
     LibrariesDiscovered,
     /// The pod has a volume or container with the name of the ones that discover the libraries.
@@ -167,7 +167,7 @@ pub enum Reason {
     )]
     ManagerSidecar,
     /// The Pod of rank 0 gets the TaskD Manager as a sidecar when it is created (`swansong.dev/manager: none` leaves it out).
-    #[strum(message = "Nothing; the schema of jobs has no sidecars.")]
+    #[strum(message = "Nothing; the job isn't changed, because its schema doesn't allow sidecars.")]
     ManagerAddedToPods,
     /// The pod has a container with the name of the TaskD Manager's sidecar.
     #[strum(message = "Rename your container.")]

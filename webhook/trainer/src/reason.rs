@@ -64,7 +64,7 @@ pub enum TrainerReason {
     SaveTooSlow,
     /// All replicas of a part of the optimizer state are on one node: a fault of a device is saved, the loss of that node isn't.
     #[strum(
-        message = "Nothing if faults of devices are all that has to be covered; otherwise use more nodes or a smaller pipeline size, so that a pipeline stage has two nodes."
+        message = "Nothing if only device faults have to be covered. Otherwise use more nodes or a smaller pipeline size, so that each pipeline stage spans two nodes."
     )]
     ReplicasOnOneNode,
     /// `--mtp-num-layers` with high availability was broken in MindSpeed-LLM from adb9f4c9 (2026-07-08) to f9aae3fe (2026-07-15).
@@ -134,7 +134,7 @@ pub enum TrainerReason {
     ManagerStartedTwice,
     /// All Pods have the same `TTP_LOG_PATH`: MindIO's log files are named after the process only, so those of several Pods collide on shared storage.
     #[strum(
-        message = "Add the Pod's name, as `export TTP_LOG_PATH=/logs/$HOSTNAME`; the folder mustn't be a link."
+        message = "Add the Pod's name, for example `export TTP_LOG_PATH=/logs/$HOSTNAME`; the folder must not be a symbolic link."
     )]
     LogFolderShared,
     /// A flag is read as a command, usually behind a comment within a continued command: the flags from here on are lost.

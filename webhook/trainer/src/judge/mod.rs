@@ -186,7 +186,7 @@ impl Judge<'_> {
             self.add(
                 Reason::SaveTooSlow,
                 format!(
-                    "saving takes some {seconds} s at the given rate, and after {} s MindIO throws the checkpoint away",
+                    "saving takes about {seconds} s at the given rate, and MindIO discards what takes longer than {} s",
                     self.setting.save_limit_seconds
                 ),
             );
