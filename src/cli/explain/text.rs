@@ -148,7 +148,11 @@ fn verb(verdict: Verdict) -> &'static str {
 fn verdict(entry: &Entry) -> String {
     if let Some(reason) = entry.skip {
         let but = if entry.changes == 0 { "" } else { " except for the changes below" };
-        return format!("unchanged{but}: {} ({reason})", sentence(reason));
+        let remedy = match reason.remedy() {
+            "Nothing." => String::new(),
+            remedy => format!(". {remedy}"),
+        };
+        return format!("unchanged{but}: {} ({reason}){remedy}", sentence(reason));
     }
     let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let changes = count(entry.changes, "change");
@@ -157,7 +161,7 @@ fn verdict(entry: &Entry) -> String {
     let condition = if entry.incomplete { ", provided that the ConfigMap of the note exists" } else { "" };
     match (entry.changes, entry.warnings.len()) {
         (0, 0) => format!("nothing to do: already complete{condition}"),
-        (_, 0) => format!("ready to dump after injection: {changes}{condition}"),
+        (_, 0) => format!("complete after injection: {changes}{condition}"),
         (_, _) => format!("{done}; {warnings} to fix"),
     }
 }
