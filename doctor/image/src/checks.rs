@@ -41,14 +41,16 @@ pub enum ImageCheck {
     Libmspti,
     /// A training framework is installed, and torch's launcher imports TaskD's patch.
     #[strum(
-        message = "Set `dump.launcherPatch` or `zeroTouch`, or add the import to the image's `torch/distributed/run.py`."
+        message = "Install the framework or a TaskD with the patch, if that is missing. Otherwise set `dump.launcherPatch` or `zeroTouch`, or add the import to the image's `torch/distributed/run.py`."
     )]
     Launcher,
     /// The image has `/bin/sh`, which `libraries.discover` and the TaskD Manager as a sidecar need.
     #[strum(message = "Use an image with `/bin/sh`, or leave `libraries.discover` and `manager` off for it.")]
     Shell,
     /// The C library is glibc, in a version that libtaskd.so can use.
-    #[strum(message = "Build the image on a distribution with glibc of that version or a newer one.")]
+    #[strum(
+        message = "Build the image on a distribution with glibc, in the version that libtaskd.so needs or a newer one."
+    )]
     Glibc,
     /// The releases of TaskD and MindIO-TTP have no known defect that concerns the dump.
     #[strum(message = "Install the release that the message names.")]
@@ -281,8 +283,11 @@ fn known_defects(releases: &BTreeMap<String, String>) -> Finding {
         }
     }
     if messages.is_empty() {
-        let message =
-            if is_known { "no defects that a newer release has fixed" } else { "the releases aren't known" };
+        let message = if is_known {
+            "no defects that a newer release has fixed"
+        } else {
+            "unknown: the installed releases aren't in the table of known defects"
+        };
         check.ok(message, None)
     } else {
         check.problem(Status::Warning, messages.join(". "), None)
@@ -294,7 +299,7 @@ fn shell(files: &dyn ImageFiles) -> Result<Finding, FileError> {
     Ok(match files.file("/bin/sh")? {
         Some(shell) if shell.is_executable => ImageCheck::Shell.ok("there", path),
         Some(_) => ImageCheck::Shell.problem(Status::Warning, "/bin/sh isn't executable", path),
-        None => ImageCheck::Shell.problem(Status::Warning, "there is no /bin/sh", path),
+        None => ImageCheck::Shell.problem(Status::Warning, "there is no /bin/sh", None),
     })
 }
 
