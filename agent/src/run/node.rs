@@ -113,11 +113,12 @@ async fn write(context: &Context, node: &NodeState, actions: &Actions) -> Result
         shared.metrics.record_update(update.cause, result.is_ok());
         latest = result?;
         let (condition, cause) = (&update.condition, update.cause.as_str());
-        let (status, reason, message) = (condition.status.as_str(), &condition.reason, &condition.message);
+        // A field `message` would replace the text of the log line.
+        let (status, reason, details) = (condition.status.as_str(), &condition.reason, &condition.message);
         if update.cause == WriteCause::Correction {
-            warn!(status, reason, message, cause, "updated the Node, which another client had changed");
+            warn!(status, reason, details, cause, "updated the Node, which another client had changed");
         } else {
-            info!(status, reason, message, cause, "updated the Node");
+            info!(status, reason, details, cause, "updated the Node");
         }
         shared.set_node(latest.clone());
     }

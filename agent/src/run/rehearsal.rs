@@ -36,7 +36,7 @@ pub(super) async fn run(context: Context, progress: Progress) -> Result<Infallib
             shared.metrics.record_rehearsal(&result);
             match writer.set_rehearsal(&result).await {
                 Ok(state) => {
-                    info!(status = result.status, message = result.message, "rehearsed the way of a fault");
+                    info!(status = result.status, details = result.message, "rehearsed the way of a fault");
                     shared.set_node(state);
                     backoff.reset();
                     progress.succeeded();

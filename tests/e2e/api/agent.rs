@@ -100,6 +100,26 @@ async fn status_changes_are_written_within_seconds() {
     assert_eq!(failed.1, recovered.1, "the last failure has recovered");
 }
 
+#[tokio::test]
+async fn a_label_that_another_client_changed_is_corrected_and_logged() {
+    let site = Site::new("label", CONFIG).await;
+    let agent = site.start();
+    site.shows("True", "true", TIMEOUT).await;
+    let corrected = "updated the Node, which another client had changed";
+    assert_eq!(agent.logged(corrected), Vec::<Value>::new());
+
+    let foreign = Patch::Merge(json!({"metadata": {"labels": {"swansong.dev/dump-ready": "false"}}}));
+    site.nodes().patch(&site.node, &PatchParams::default(), &foreign).await.unwrap();
+    eventually("the correction is logged", TIMEOUT, || async {
+        let lines = agent.logged(corrected);
+        if lines.is_empty() { Err("nothing is logged") } else { Ok(()) }
+    })
+    .await
+    .unwrap();
+    site.shows("True", "true", TIMEOUT).await;
+    assert_eq!(agent.logged(corrected)[0]["level"], "WARN");
+}
+
 /// Another client writes conditions, labels and taints in a loop, based on reads that may be stale.
 #[tokio::test]
 async fn concurrent_writers_lose_nothing() {

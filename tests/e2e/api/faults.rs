@@ -2,6 +2,7 @@
 //! ClusterD.
 
 mod rehearsal;
+mod state;
 
 use std::sync::Arc;
 use std::time::Duration;

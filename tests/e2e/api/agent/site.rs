@@ -126,6 +126,7 @@ pub(crate) struct Agent {
     shell: Child,
     pid: Pid,
     health: String,
+    log: Arc<Mutex<Vec<String>>>,
 }
 
 impl Agent {
@@ -142,11 +143,18 @@ impl Agent {
             let entry: Value = serde_json::from_str(&line).unwrap_or_default();
             health = health.or_else(|| entry["health_address"].as_str().map(str::to_owned));
         }
-        Self { shell, pid: Pid::from_raw(pid.expect("logged")), health: health.expect("logged") }
+        Self { shell, pid: Pid::from_raw(pid.expect("logged")), health: health.expect("logged"), log }
     }
 
     pub(crate) fn health_address(&self) -> &str {
         &self.health
+    }
+
+    /// The lines of its log with this message so far.
+    pub(crate) fn logged(&self, message: &str) -> Vec<Value> {
+        let lines = self.log.lock().unwrap();
+        let lines = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|line| line["message"] == message).collect()
     }
 
     pub(crate) fn get(&self, path: &str) -> (bool, String) {
@@ -155,7 +163,7 @@ impl Agent {
         (answer.starts_with("HTTP/1.1 200"), body)
     }
 
-    pub(super) async fn ready(&self) {
+    pub(crate) async fn ready(&self) {
         eventually("the agent is ready", TIMEOUT, || async {
             let (ok, body) = self.get("/readyz");
             if ok { Ok(()) } else { Err(body) }
