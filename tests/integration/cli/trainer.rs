@@ -109,3 +109,24 @@ fn script_of_a_file_is_read_with_the_job() {
     assert!(both["warnings"].to_string().contains("the job will not start"), "{both}");
     assert_eq!(run(&["explain", "--fail-on-warning", "-f", &job, "-f", &script], "").code, 2);
 }
+
+#[test]
+fn launcher_option_that_lost_its_value_is_named_with_its_variable_and_the_program_is_judged() {
+    let job = JOB.replace("--nnodes $NODES", "--nnodes $NODES --node_rank 0").replace("TENSOR", "8");
+    let job = job.replace("save /ckpt", "save /ckpt --lora-r 16");
+    let unset = job.replace("cd /code/MindSpeed-LLM", "LOCAL_NPUS = 8").replace("$LOCAL ", "$LOCAL_NPUS ");
+    let empty = job.replace(r#"LOCAL, value: "8""#, r#"LOCAL, value: """#);
+    for (job, variable) in [(unset, "$LOCAL_NPUS"), (empty, "$LOCAL")] {
+        let document = explain(&[], &job);
+        let warnings = document["warnings"].to_string();
+        let fault = format!(
+            "start.sh:2: the job will not start: --nproc_per_node has no value, because {variable} is empty"
+        );
+        for part in [fault.as_str(), "LoraStopsJob", "NoReplica"] {
+            assert!(warnings.contains(part), "{part}: {document}");
+        }
+        assert_eq!(document["trainers"][0]["trainings"][0]["program"], "pretrain_gpt.py");
+        let text = run(&["explain"], &job).output();
+        assert!(text.contains(" to fix") && !text.contains("ready to dump"), "{text}");
+    }
+}

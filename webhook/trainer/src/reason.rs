@@ -29,6 +29,9 @@ pub enum TrainerReason {
     /// A flag that the program refuses together with high availability, which the annotation turns on.
     #[strum(message = "Remove the flag, or the annotation.")]
     FlagExcludesDump,
+    /// The launcher stops at once: an option has no value, usually because a variable is empty, or a word that is no program stands in its place.
+    #[strum(message = "Set the variable, or write the value.")]
+    LauncherStopsJob,
     /// The data-parallel size is 1 or not a multiple of the number of replicas, so there is no replica of the optimizer state: nothing can be saved.
     #[strum(message = "Use more NPUs or lower the parallel sizes, so that the data-parallel size is even.")]
     NoReplica,
@@ -168,7 +171,7 @@ impl TrainerReason {
     pub const fn effect(self) -> Effect {
         use TrainerReason as R;
         match self {
-            R::LoraStopsJob | R::FlagExcludesDump => Effect::WontStart,
+            R::LoraStopsJob | R::FlagExcludesDump | R::LauncherStopsJob => Effect::WontStart,
             R::NoReplica
             | R::PostTraining
             | R::NoSaveFolder

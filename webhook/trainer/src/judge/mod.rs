@@ -47,6 +47,9 @@ pub(crate) fn judge(
     let text = source_of(&launch.program, setting.sources).map(|source| source.text);
     let framework = Framework::of(&launch, &flags, text, &[&started.folder, &started.file])?;
     let mut judge = Judge { started, launch: &launch, flags: &flags, marks, setting, findings: Vec::new() };
+    for fault in &launch.faults {
+        judge.add(Reason::LauncherStopsJob, fault.message(&started.empty_values));
+    }
     let mut parallelism = None;
     match framework {
         Framework::MindFormers => mindspore::judge(&mut judge),

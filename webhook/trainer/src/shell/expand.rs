@@ -18,6 +18,8 @@ pub(super) const ONE_WORD_VARIABLES: &str = "BASH_SOURCE HOME HOSTNAME LOCAL_RAN
 const DEFAULT_SEPARATORS: &str = " \t\n";
 /// A text that is longer than this isn't read.
 const MAX_TEXT: usize = 1 << 16;
+/// Options without a value of which the variable is named.
+const MAX_EMPTY: usize = 16;
 
 /// The words that a word becomes.
 struct Fields {
@@ -39,9 +41,34 @@ impl Interpreter<'_> {
 
     /// The words that `raw` becomes.
     pub(super) fn expand_word(&mut self, raw: &str) -> Vec<Arg> {
-        match braces::expand(raw) {
+        let args = match braces::expand(raw) {
             Some(words) => words.iter().flat_map(|word| self.expand_fields(word)).collect(),
             None => vec![Arg { text: self.unknown(raw, false), open: true }],
+        };
+        self.last_option.clear();
+        if raw.starts_with("--") && raw.len() < 80 {
+            self.last_option.push_str(raw);
+        }
+        args
+    }
+
+    /// Notes that `part` became nothing, if it is the value of an option that ends the text `before` it.
+    fn note_empty_value(&mut self, before: &str, part: &str) {
+        if self.empty_values.len() == MAX_EMPTY {
+            return;
+        }
+        // No option is longer, and long texts may have many parts.
+        let before = &before[before.ceil_char_boundary(before.len().saturating_sub(80))..];
+        let option = match before.trim_end_matches('=').split_whitespace().next_back() {
+            None => self.last_option.as_str(),
+            Some(word) if before.ends_with(|c: char| c == '=' || c.is_whitespace()) => word,
+            Some(_) => return,
+        };
+        if option.starts_with("--") {
+            let noted = (option.to_owned(), part.chars().take(80).collect());
+            if !self.empty_values.contains(&noted) {
+                self.empty_values.push(noted);
+            }
         }
     }
 
@@ -88,6 +115,9 @@ impl Interpreter<'_> {
                 }
                 '$' | '`' => {
                     let expanded = self.expand_part(part, quoted);
+                    if matches!(&expanded, Expanded::Text(text) if text.is_empty()) {
+                        self.note_empty_value(&raw[..raw.len() - part.len() - behind.len()], part);
+                    }
                     self.append(expanded, quoted, fields);
                 }
                 _ if is_mark(c) => self.append(Expanded::Text(part.to_owned()), quoted, fields),

@@ -28,6 +28,8 @@ pub(crate) struct Started {
     pub(crate) folder: String,
     /// Values of the variables in [`ENVIRONMENT`]; `None` if unset or not exported.
     pub(crate) environment: Vec<(&'static str, Option<String>)>,
+    /// Options whose value is an expansion that became nothing, with that expansion.
+    pub(crate) empty_values: Vec<(String, String)>,
 }
 
 /// The variables of a training program that decide whether it can save.
@@ -55,6 +57,10 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) assumed_unset: Vec<String>,
     /// What couldn't be read, with its place.
     pub(crate) unread: Vec<String>,
+    /// See [`Started::empty_values`].
+    pub(super) empty_values: Vec<(String, String)>,
+    /// The word that was expanded last, if it is an option.
+    pub(super) last_option: String,
     pub(super) sources: &'a [Source<'a>],
     pub(super) state: State,
     /// Variables that running functions made local, with their values outside.
@@ -90,6 +96,8 @@ impl<'a> Interpreter<'a> {
             missing: Vec::new(),
             assumed_unset: Vec::new(),
             unread: Vec::new(),
+            empty_values: Vec::new(),
+            last_option: String::new(),
             sources,
             state: State::new(String::new(), call.arguments.clone(), call.has_unknown_variables),
             locals: Vec::new(),
@@ -231,6 +239,7 @@ impl<'a> Interpreter<'a> {
             line: self.line,
             folder: self.state.folder.clone(),
             environment: environment.collect(),
+            empty_values: self.empty_values.clone(),
         };
         self.note_lost_status();
         if self.quiet > 0 || self.started.contains(&started) {

@@ -1,0 +1,9 @@
+#!/bin/bash
+# verdict: can't
+# reasons: LauncherStopsJob LoraStopsJob NoReplica
+NODES=
+ARGS="--nproc_per_node 8 \
+    --nnodes=1 \
+    --node_rank ${NODES}"
+python -m torch.distributed.launch $ARGS pretrain_gpt.py --use-distributed-optimizer --save /ckpt --lora-r 16 \
+    --tensor-model-parallel-size 8
