@@ -86,10 +86,17 @@ fn sizes(estimate: &Estimate) -> String {
     )
 }
 
-/// Billions with one decimal place.
+/// Billions with one decimal place, or with two significant digits if they are fewer than ten.
 fn giga(number: u64) -> String {
-    let tenths = number.saturating_add(50_000_000) / 100_000_000;
-    format!("{}.{}", tenths / 10, tenths % 10)
+    const BILLION: u64 = 1_000_000_000;
+    let mut unit = 1;
+    while unit < BILLION / 10 && number / unit >= 100 {
+        unit *= 10;
+    }
+    let rounded = number.saturating_add(unit / 2) / unit * unit;
+    let text = format!("{}.{:09}", rounded / BILLION, rounded % BILLION);
+    let shortest = text.trim_end_matches('0');
+    if shortest.ends_with('.') { format!("{shortest}0") } else { shortest.to_owned() }
 }
 
 /// Whether a finding asks for action, beyond what isn't known.
@@ -102,4 +109,27 @@ fn line(finding: &Finding, file: &str) -> String {
     let same = finding.file == file;
     let shown = Finding { file: if same { String::new() } else { finding.file.clone() }, ..finding.clone() };
     format!("{mark}{shown}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::giga;
+
+    #[test]
+    fn small_numbers_have_two_significant_digits() {
+        for (number, text) in [
+            (0, "0.0"),
+            (7, "0.000000007"),
+            (43_960_000, "0.044"),
+            (523_900_000, "0.52"),
+            (996_000_000, "1.0"),
+            (6_738_415_616, "6.7"),
+            (9_960_000_000, "10.0"),
+            (94_337_818_624, "94.3"),
+            (1_234_560_000_000, "1234.6"),
+            (u64::MAX, "18446744073.7"),
+        ] {
+            assert_eq!(giga(number), text, "{number}");
+        }
+    }
 }
