@@ -130,3 +130,25 @@ fn launcher_option_that_lost_its_value_is_named_with_its_variable_and_the_progra
         assert!(text.contains(" to fix") && !text.contains("ready to dump"), "{text}");
     }
 }
+
+#[test]
+fn size_that_a_given_storage_rate_lacks_is_named() {
+    let sizes = "--num-layers 32 --hidden-size 4096 --num-attention-heads 32";
+    for (sizes, vocabulary, missing) in [
+        (sizes, "", Some("--padded-vocab-size isn't known")),
+        (sizes, "--padded-vocab-size $V", Some("the value of --padded-vocab-size is \"$V\"")),
+        ("", "--padded-vocab-size 32000", Some("--num-layers isn't known")),
+        (sizes, "--padded-vocab-size 32000", None),
+    ] {
+        let script =
+            format!("torchrun --nproc_per_node 8 pretrain_gpt.py --save /ckpt {sizes} {vocabulary}\n");
+        let text = run(&["lint-script", "--storage-rate", "9", "-"], &script).output();
+        let note = text.lines().find(|line| line.contains("SizeUnknown"));
+        match missing {
+            Some(missing) => assert!(note.is_some_and(|note| note.ends_with(missing)), "{text}"),
+            None => assert!(note.is_none() && text.contains("estimate: "), "{text}"),
+        }
+        let without = run(&["lint-script", "-"], &script).output();
+        assert!(!without.contains("SizeUnknown"), "{without}");
+    }
+}

@@ -111,23 +111,23 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// `None` if a size isn't known.
+    /// The error says which size isn't known.
     pub(crate) fn of(
         flags: &Flags,
         parallelism: Option<&Parallelism>,
         save_limit_seconds: u64,
         marks: &Marks,
-    ) -> Option<Self> {
+    ) -> Result<Self, String> {
         let parameters = parameters(flags, marks)?;
         let optimizer = if flags.has("--no-save-optim") { 0 } else { OPTIMIZER_BYTES };
-        let checkpoint_bytes = parameters.checked_mul(WEIGHT_BYTES + optimizer)?;
+        let checkpoint_bytes = parameters.checked_mul(WEIGHT_BYTES + optimizer).ok_or_else(too_large)?;
         let extra_hbm_bytes_per_npu = parallelism.and_then(|parallelism| {
             // 12 GB for each billion of parameters and each replica, shared by the NPUs of a replica.
             let total = parameters.checked_mul(OPTIMIZER_BYTES)?.checked_mul(parallelism.replicas)?;
             total.checked_div(parallelism.npus / parallelism.replicas)
         });
         let bytes_per_second = checkpoint_bytes.div_ceil(save_limit_seconds.max(1));
-        Some(Self {
+        Ok(Self {
             parameters,
             checkpoint_bytes,
             save_limit_seconds,
@@ -137,35 +137,47 @@ impl Estimate {
     }
 }
 
-/// The parameters of a transformer, from its flags: matrices only.
-fn parameters(flags: &Flags, marks: &Marks) -> Option<u64> {
+fn too_large() -> String {
+    "the sizes are too large".to_owned()
+}
+
+/// The parameters of a transformer, from its flags: matrices only. The error says what is missing.
+fn parameters(flags: &Flags, marks: &Marks) -> Result<u64, String> {
     let number = |name: &str, default: Option<u64>| match flags.count(name, default.unwrap_or(0), marks) {
-        Count::Known(0) | Count::Unknown(_) => default.filter(|_| !flags.has(name)),
-        Count::Known(number) => Some(number),
+        Count::Known(0) => default.ok_or_else(|| format!("{name} isn't known")),
+        Count::Known(number) => Ok(number),
+        Count::Unknown(origin) => Err(origin),
     };
-    let product =
-        |factors: &[u64]| factors.iter().try_fold(1_u64, |product, factor| product.checked_mul(*factor));
+    let product = |factors: &[u64]| {
+        let product = factors.iter().try_fold(1_u64, |product, factor| product.checked_mul(*factor));
+        product.ok_or_else(too_large)
+    };
+    let sum = |terms: &[u64]| {
+        terms.iter().try_fold(0_u64, |sum, term| sum.checked_add(*term)).ok_or_else(too_large)
+    };
     let layers = number("--num-layers", None)?;
     let hidden = number("--hidden-size", None)?;
     let feed_forward = number("--ffn-hidden-size", hidden.checked_mul(4))?;
     let heads = number("--num-attention-heads", None)?;
-    let vocabulary = number("--padded-vocab-size", number("--vocab-size", None))?;
+    let vocabulary = number("--padded-vocab-size", number("--vocab-size", None).ok())?;
     let matrices = if flags.has("--swiglu") { 3 } else { 2 };
     let attention = if flags.has("--multi-head-latent-attention") || flags.has("--multi-latent-attention") {
         let (query, key) = (number("--q-lora-rank", Some(hidden))?, number("--kv-lora-rank", None)?);
         let (rope, plain) = (number("--qk-rope-head-dim", None)?, number("--qk-nope-head-dim", None)?);
         let value = number("--v-head-dim", None)?;
-        product(&[hidden, query])?
-            .checked_add(product(&[query, heads, plain.checked_add(rope)?])?)?
-            .checked_add(product(&[hidden, key.checked_add(rope)?])?)?
-            .checked_add(product(&[key, heads, plain.checked_add(value)?])?)?
-            .checked_add(product(&[heads, value, hidden])?)?
+        sum(&[
+            product(&[hidden, query])?,
+            product(&[query, heads, sum(&[plain, rope])?])?,
+            product(&[hidden, sum(&[key, rope])?])?,
+            product(&[key, heads, sum(&[plain, value])?])?,
+            product(&[heads, value, hidden])?,
+        ])?
     } else {
         let channels = number("--kv-channels", hidden.checked_div(heads))?;
         let groups =
             if flags.has("--group-query-attention") { number("--num-query-groups", Some(1))? } else { heads };
         // Query and output, key and value.
-        product(&[2, hidden, channels, heads.checked_add(groups)?])?
+        product(&[2, hidden, channels, sum(&[heads, groups])?])?
     };
     let dense = product(&[matrices, hidden, feed_forward])?;
     let dense_layers = if flags.has("--num-experts") {
@@ -174,16 +186,19 @@ fn parameters(flags: &Flags, marks: &Marks) -> Option<u64> {
         layers
     };
     let sparse = if dense_layers < layers {
-        let expert = number("--moe-ffn-hidden-size", number("--moe-intermediate-size", Some(feed_forward)))?;
+        let expert =
+            number("--moe-ffn-hidden-size", number("--moe-intermediate-size", Some(feed_forward)).ok())?;
         let shared = number("--n-shared-experts", Some(0)).unwrap_or(0);
-        let experts = number("--num-experts", None)?.checked_add(shared)?;
+        let experts = sum(&[number("--num-experts", None)?, shared])?;
         product(&[matrices, hidden, expert, experts])?
     } else {
         0
     };
     let embeddings = if flags.has("--untie-embeddings-and-output-weights") { 2 } else { 1 };
-    product(&[layers, attention])?
-        .checked_add(product(&[dense_layers, dense])?)?
-        .checked_add(product(&[layers - dense_layers, sparse])?)?
-        .checked_add(product(&[embeddings, vocabulary, hidden])?)
+    sum(&[
+        product(&[layers, attention])?,
+        product(&[dense_layers, dense])?,
+        product(&[layers - dense_layers, sparse])?,
+        product(&[embeddings, vocabulary, hidden])?,
+    ])
 }

@@ -65,6 +65,9 @@ pub enum TrainerReason {
     /// The storage is too slow to take the checkpoint within the limit for saving, by an estimate.
     #[strum(message = "Use faster storage, or raise `saveLimitSeconds` in the configuration (at most 1800).")]
     SaveTooSlow,
+    /// Whether the storage is fast enough can't be estimated, because the size of the model isn't known.
+    #[strum(message = "Write the flag that the message names.")]
+    SizeUnknown,
     /// All replicas of a part of the optimizer state are on one node: a fault of a device is saved, the loss of that node isn't.
     #[strum(
         message = "Nothing if only device faults have to be covered. Otherwise use more nodes or a smaller pipeline size, so that each pipeline stage spans two nodes."
@@ -195,6 +198,7 @@ impl TrainerReason {
             | R::NoTrainer => Effect::Unsure,
             R::WeightsOnly | R::SaveTooSlow => Effect::Restricted,
             R::ReplicasOnOneNode
+            | R::SizeUnknown
             | R::MtpKnownBad
             | R::AcpBeside
             | R::ResumeNeedsHighAvailability

@@ -61,8 +61,8 @@ pub(crate) fn judge(
         judge.nodes_of_replicas(parallelism);
     }
     let estimate = Estimate::of(&flags, parallelism.as_ref(), setting.save_limit_seconds, marks);
-    if let (Some(estimate), Some(rate)) = (&estimate, setting.storage_rate) {
-        judge.saving_time(estimate, rate);
+    if let Some(rate) = setting.storage_rate {
+        judge.saving_time(&estimate, rate);
     }
     let findings = judge.findings;
     Some(Training {
@@ -73,7 +73,7 @@ pub(crate) fn judge(
         verdict: verdict(&findings),
         findings,
         parallelism,
-        estimate,
+        estimate: estimate.ok(),
     })
 }
 
@@ -183,7 +183,17 @@ impl Judge<'_> {
         self.optimizer(has_hidden)
     }
 
-    fn saving_time(&mut self, estimate: &Estimate, rate: u64) {
+    fn saving_time(&mut self, estimate: &Result<Estimate, String>, rate: u64) {
+        let estimate = match estimate {
+            Ok(estimate) => estimate,
+            Err(missing) => {
+                let message = format!(
+                    "the time to save at the given rate can't be estimated: the size of the model is computed from Megatron's flags, \
+                     and {missing}"
+                );
+                return self.add(Reason::SizeUnknown, message);
+            }
+        };
         let seconds = estimate.checkpoint_bytes.div_ceil(rate.max(1));
         if seconds > self.setting.save_limit_seconds {
             self.add(
