@@ -21,6 +21,8 @@ pub(crate) struct Flags {
     all: Vec<(String, Vec<Arg>)>,
     /// Unknown parts that may be flags, and the flag whose value they are.
     pub(crate) hidden: Vec<(String, Option<String>)>,
+    /// Whether a word is a blank, which most programs refuse.
+    pub(crate) has_blank: bool,
 }
 
 impl Flags {
@@ -39,6 +41,8 @@ impl Flags {
                     flags.hide(marks.origins(text));
                 }
                 flags.value(arg);
+            } else if !text.is_empty() && text.trim().is_empty() {
+                flags.has_blank = true;
             } else if text.contains(char::is_whitespace) && is_refused(text) {
                 // argparse takes it for a value, also if it has flags, and refuses the command.
                 let shown: String = text.trim().chars().take(40).collect();

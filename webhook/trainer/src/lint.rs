@@ -8,11 +8,13 @@ use crate::reason::TrainerReason;
 pub(crate) enum Lint {
     ExitStatusLost,
     BlanksAroundEquals,
+    BlankBehindEquals,
     TftWithoutComma,
     PreloadOverwritten,
     ManagerStartedTwice,
     LogFolderShared,
     FlagAsCommand,
+    BlankBehindBackslash,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +40,14 @@ impl ScriptFinding {
                 TrainerReason::BlanksAroundEquals,
                 format!("{detail} isn't set: remove the blanks around `=`"),
             ),
+            Lint::BlankBehindEquals => {
+                let appended =
+                    if detail == "LD_PRELOAD" { ", and append `:$LD_PRELOAD` to the value" } else { "" };
+                (
+                    TrainerReason::BlanksAroundEquals,
+                    format!("{detail} is set to nothing: remove the blank behind `=`{appended}"),
+                )
+            }
             Lint::TftWithoutComma => (TrainerReason::TftWithoutComma, tft_message(&detail)),
             Lint::PreloadOverwritten => (
                 TrainerReason::PreloadOverwritten,
@@ -52,6 +62,14 @@ impl ScriptFinding {
                 format!(
                     "TTP_LOG_PATH is {detail} in all Pods: on shared storage their logs overwrite each other; write \
                      {detail}/$HOSTNAME"
+                ),
+            ),
+            Lint::BlankBehindBackslash => (
+                TrainerReason::BlankBehindBackslash,
+                format!(
+                    "line {} ends in a backslash followed by a blank, so the command ends there and the flags behind it are lost: remove \
+                     the blank",
+                    self.line
                 ),
             ),
             Lint::FlagAsCommand => (

@@ -29,7 +29,7 @@ pub enum TrainerReason {
     /// A flag that the program refuses together with high availability, which the annotation turns on.
     #[strum(message = "Remove the flag, or the annotation.")]
     FlagExcludesDump,
-    /// The launcher stops at once: an option has no value, usually because a variable is empty, or a word that is no program stands in its place.
+    /// The launcher stops at once: an option has no value, usually because a variable is empty, or a word that is no program is in its place.
     #[strum(message = "Set the variable, or write the value.")]
     LauncherStopsJob,
     /// The data-parallel size is 1 or not a multiple of the number of replicas, so there is no replica of the optimizer state: nothing can be saved.
@@ -126,7 +126,7 @@ pub enum TrainerReason {
     /// The exit status of the training is lost in a pipe to `tee`: the job counts as succeeded.
     #[strum(message = "Write `set -o pipefail` before it, or exit with `${PIPESTATUS[0]}`.")]
     ExitStatusLost,
-    /// An assignment with blanks around `=` sets nothing.
+    /// An assignment with a blank beside `=` doesn't set the value.
     #[strum(message = "Remove the blanks.")]
     BlanksAroundEquals,
     /// The items of `MS_ENABLE_TFT` aren't separated by commas.
@@ -146,6 +146,9 @@ pub enum TrainerReason {
     /// A flag is read as a command, usually behind a comment within a continued command: the flags from here on are lost.
     #[strum(message = "Remove the comment, or move it before the command.")]
     FlagAsCommand,
+    /// The backslash at the end of a line is followed by a blank, so the command ends there: the flags behind it are lost.
+    #[strum(message = "Remove the blank.")]
+    BlankBehindBackslash,
 }
 
 /// What a reason means for the dying checkpoint.
@@ -209,7 +212,8 @@ impl TrainerReason {
             | R::TftWithoutComma
             | R::PreloadOverwritten
             | R::ManagerStartedTwice
-            | R::FlagAsCommand => Effect::Script,
+            | R::FlagAsCommand
+            | R::BlankBehindBackslash => Effect::Script,
         }
     }
 }

@@ -132,6 +132,12 @@ impl Judge<'_> {
         for origin in self.launch.unsure.clone() {
             self.add(Reason::UnknownArguments, format!("{origin} before the program isn't known"));
         }
+        if self.flags.has_blank {
+            self.add(
+                Reason::UnknownArguments,
+                "one argument is only a blank, which the program may refuse: it comes from a backslash or quotes around a blank",
+            );
+        }
         !hidden.is_empty() || !self.launch.unsure.is_empty()
     }
 

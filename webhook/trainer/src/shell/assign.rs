@@ -24,7 +24,7 @@ impl Interpreter<'_> {
         {
             // `export A= "b"`.
             let name = name.raw.trim_end_matches('=').to_owned();
-            self.lint(Lint::BlanksAroundEquals, name);
+            self.lint(Lint::BlankBehindEquals, name);
         }
     }
 
@@ -35,7 +35,9 @@ impl Interpreter<'_> {
         if name == "LD_PRELOAD" {
             let keeps = appends || value.contains("LD_PRELOAD");
             let both = ["libtaskd.so", "libmspti.so"].iter().all(|library| value.contains(library));
-            if !keeps && !both {
+            // Otherwise the blank has been reported.
+            let is_meant = !value.is_empty() || !self.has_lint(Lint::BlankBehindEquals, "LD_PRELOAD");
+            if !keeps && !both && is_meant {
                 self.lint(Lint::PreloadOverwritten, "");
             }
         }

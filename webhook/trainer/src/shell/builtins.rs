@@ -26,6 +26,12 @@ const PRINT_ONE_WORD: &str = "arch date expr hostname mktemp nproc pwd readlink 
 impl Interpreter<'_> {
     pub(super) fn run_simple(&mut self, assignments: &[Word], words: &[Word], redirects: &[Redirect]) {
         self.lint_blanks(words);
+        if let Some(last) = words.last()
+            && last.raw.strip_prefix('\\').is_some_and(|rest| rest.trim().is_empty() && !rest.is_empty())
+            && words.iter().any(|word| is_interpreter(base_name(&word.raw)))
+        {
+            self.lint_backslash(last.line);
+        }
         let Some(first) = words.first() else {
             for word in assignments {
                 self.assign(&word.raw, false);
@@ -94,7 +100,9 @@ impl Interpreter<'_> {
         }
         let name = base_name(&first.text).to_owned();
         if first.text.starts_with("--") {
-            self.lint(Lint::FlagAsCommand, first.text.clone());
+            if !self.lint_backslash(self.line.saturating_sub(1)) {
+                self.lint(Lint::FlagAsCommand, first.text.clone());
+            }
             return;
         }
         if let Some(bodies) = self.state.functions.get(&first.text).cloned() {

@@ -57,9 +57,9 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) assumed_unset: Vec<String>,
     /// What couldn't be read, with its place.
     pub(crate) unread: Vec<String>,
-    /// See [`Started::empty_values`].
+    /// Options whose value became nothing, of which each [`Started`] has a copy.
     pub(super) empty_values: Vec<(String, String)>,
-    /// The word that was expanded last, if it is an option.
+    /// What was expanded last, if it is an option.
     pub(super) last_option: String,
     pub(super) sources: &'a [Source<'a>],
     pub(super) state: State,
@@ -75,6 +75,8 @@ pub(crate) struct Interpreter<'a> {
     /// Where the exit status of what runs now is lost in a pipe.
     pub(super) lost_status: Option<(String, usize)>,
     uses_pipestatus: bool,
+    /// Lines of the script that end in a backslash followed by a blank.
+    broken_lines: Vec<usize>,
     /// States of branches that ended a function or a round of a loop early.
     pub(super) parked: Vec<State>,
     /// More than 0 while a round of a loop shows what it changes.
@@ -108,6 +110,7 @@ impl<'a> Interpreter<'a> {
             may_exit: false,
             lost_status: None,
             uses_pipestatus: false,
+            broken_lines: Vec::new(),
             parked: Vec::new(),
             quiet: 0,
             loops: 0,
@@ -141,6 +144,8 @@ impl<'a> Interpreter<'a> {
         let script = parse(text);
         let outer = (std::mem::replace(&mut self.file, file.to_owned()), self.line, self.uses_pipestatus);
         self.uses_pipestatus = text.contains("PIPESTATUS");
+        let lines = text.lines().zip(1..).filter(|(line, _)| is_broken(line)).map(|(_, number)| number);
+        let outer_lines = std::mem::replace(&mut self.broken_lines, lines.collect());
         self.run_list(&script.commands);
         if let Some(line) = script.error
             && self.state.end != Some(End::Exit)
@@ -148,6 +153,7 @@ impl<'a> Interpreter<'a> {
             self.give_up(&format!("{}line {line} can't be read", self.place()));
         }
         (self.file, self.line, self.uses_pipestatus) = outer;
+        self.broken_lines = outer_lines;
         self.depth -= 1;
     }
 
@@ -222,6 +228,24 @@ impl<'a> Interpreter<'a> {
         if self.quiet == 0 && self.lints.len() < MAX_STARTED && !self.lints.contains(&finding) {
             self.lints.push(finding);
         }
+    }
+
+    /// Reports `line` if it ends in a backslash followed by a blank; whether it does.
+    pub(super) fn lint_backslash(&mut self, line: usize) -> bool {
+        let is_broken = self.broken_lines.binary_search(&line).is_ok();
+        if is_broken {
+            let outer = std::mem::replace(&mut self.line, line);
+            self.lint(Lint::BlankBehindBackslash, "");
+            self.line = outer;
+        }
+        is_broken
+    }
+
+    /// Whether the present line has been reported.
+    pub(super) fn has_lint(&self, lint: Lint, detail: &str) -> bool {
+        self.lints.iter().any(|found| {
+            found.lint == lint && found.line == self.line && found.file == self.file && found.detail == detail
+        })
     }
 
     pub(super) fn start(&mut self, args: Vec<Arg>) {
@@ -389,6 +413,12 @@ impl<'a> Interpreter<'a> {
             Kind::Arithmetic(expression) => self.run_arithmetic(expression),
         }
     }
+}
+
+/// Whether a blank behind the backslash of a continued line ends the command.
+fn is_broken(line: &str) -> bool {
+    let text = line.trim_end_matches([' ', '\t']);
+    text.len() < line.len() && text.ends_with('\\') && !text.ends_with("\\\\")
 }
 
 fn is_tee(command: &Command) -> bool {
