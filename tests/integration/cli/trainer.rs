@@ -127,7 +127,7 @@ fn launcher_option_that_lost_its_value_is_named_with_its_variable_and_the_progra
         }
         assert_eq!(document["trainers"][0]["trainings"][0]["program"], "pretrain_gpt.py");
         let text = run(&["explain"], &job).output();
-        assert!(text.contains(" to fix") && !text.contains("ready to dump"), "{text}");
+        assert!(text.contains(" to fix") && !text.contains("complete after"), "{text}");
     }
 }
 
@@ -151,4 +151,30 @@ fn size_that_a_given_storage_rate_lacks_is_named() {
         let without = run(&["lint-script", "-"], &script).output();
         assert!(!without.contains("SizeUnknown"), "{without}");
     }
+}
+
+#[test]
+fn given_files_that_are_not_the_missing_script_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(&path, text).expect("a file");
+        path.to_string_lossy().into_owned()
+    };
+    let job = write("job.yaml", &JOB.replace("/scripts/start.sh", "/job/train.sh"));
+    let training = "torchrun --nproc_per_node 8 pretrain_gpt.py --save /ckpt --lora-r 8\n";
+    let other = write("other.sh", training);
+    let (one, two) = (write("one/train.sh", training), write("two/train.sh", training));
+    for (files, part) in [
+        (&[][..], "/job/train.sh isn't in the input: give that file too".to_owned()),
+        (&[&other], format!("found by their path or name, and no command calls {other}")),
+        (&[&one, &two], format!("several files of the input have its name: {one}, {two};")),
+    ] {
+        let arguments = [&job].into_iter().chain(files.iter().copied()).flat_map(|file| ["-f", file]);
+        let document = explain(&arguments.collect::<Vec<_>>(), "");
+        assert!(document["notes"].to_string().contains(&part), "{part}: {document}");
+    }
+    let found = explain(&["-f", &job, "-f", &one], "");
+    assert!(!found["notes"].to_string().contains("ScriptMissing"), "{found}");
 }

@@ -39,9 +39,9 @@ impl Report {
                 .iter()
                 .map(|place| note(Reason::ScriptUnread, format!("{place}, so what follows isn't known"))),
         );
-        findings.extend(shell.missing.iter().map(|script| {
-            note(Reason::ScriptMissing, format!("{script} isn't in the input: give that file too"))
-        }));
+        findings.extend(
+            shell.missing.iter().map(|script| note(Reason::ScriptMissing, shell.missing_message(script))),
+        );
         if !shell.assumed_unset.is_empty() && !trainings.is_empty() {
             let names = shell.assumed_unset.join(", ");
             findings.push(note(

@@ -72,6 +72,34 @@ impl Interpreter<'_> {
         }
     }
 
+    /// What a user who gave files has to know of one that is missing: how they are found.
+    pub(crate) fn missing_message(&self, script: &str) -> String {
+        let shown = |paths: &[&str]| match paths {
+            [first, second, third, _, ..] => format!("{first}, {second}, {third} and others"),
+            paths => paths.join(", "),
+        };
+        let paths = self.sources.iter().map(|source| source.path);
+        let same: Vec<&str> = paths.filter(|path| base_name(path) == base_name(script)).collect();
+        if same.len() > 1 {
+            return format!(
+                "{script} isn't read, because several files of the input have its name: {}; give only that file, or in a folder with \
+                 the same path",
+                shown(&same)
+            );
+        }
+        let is_script =
+            |source: &&Source<'_>| is_script_name(base_name(source.path)) || source.text.starts_with("#!");
+        let unused = self.sources.iter().filter(is_script).map(|source| source.path);
+        let unused: Vec<&str> = unused.filter(|path| !self.ran.contains(*path)).collect();
+        let uncalled = match unused.as_slice() {
+            [] => String::new(),
+            paths => {
+                format!("; files are found by their path or name, and no command calls {}", shown(paths))
+            }
+        };
+        format!("{script} isn't in the input: give that file too{uncalled}")
+    }
+
     /// A file that an earlier command wrote, or one of the input: by its path, or by its name if only one has it.
     pub(super) fn find(&self, path: &str) -> Option<(String, Rc<str>)> {
         let wanted = path.trim_start_matches("./");

@@ -1,5 +1,6 @@
 //! Walks the commands of a script.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::condition::decide;
@@ -53,6 +54,8 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) lints: Vec<ScriptFinding>,
     /// Scripts that are called and can't be read.
     pub(crate) missing: Vec<String>,
+    /// The files that were run.
+    pub(super) ran: BTreeSet<String>,
     /// Variables that were taken as unset.
     pub(crate) assumed_unset: Vec<String>,
     /// What couldn't be read, with its place.
@@ -96,6 +99,7 @@ impl<'a> Interpreter<'a> {
             started: Vec::new(),
             lints: Vec::new(),
             missing: Vec::new(),
+            ran: BTreeSet::new(),
             assumed_unset: Vec::new(),
             unread: Vec::new(),
             empty_values: Vec::new(),
@@ -136,6 +140,7 @@ impl<'a> Interpreter<'a> {
             return;
         }
         self.depth += 1;
+        self.ran.insert(file.to_owned());
         let unix = text.replace("\r\n", "\n");
         if unix.len() != text.len() {
             self.give_up(&format!("{file} has Windows line ends, which shells read as parts of words"));
