@@ -178,3 +178,12 @@ fn given_files_that_are_not_the_missing_script_are_named() {
     let found = explain(&["-f", &job, "-f", &one], "");
     assert!(!found["notes"].to_string().contains("ScriptMissing"), "{found}");
 }
+
+#[test]
+fn variable_that_volcano_sets_is_not_empty() {
+    for (variable, is_refused) in [("VC_WORKER_NUM", false), ("MY_WORKER_NUM", true)] {
+        let job = JOB.replace("$NODES", &format!("${variable}"));
+        let text = explain(&[], &job).to_string();
+        assert_eq!(text.contains("LauncherStopsJob"), is_refused, "{variable}: {text}");
+    }
+}

@@ -217,9 +217,10 @@ impl Launch {
             if value.open {
                 self.unsure.push(marks.origins(&value.text));
             }
+            let written = arg.text.split('=').next().unwrap_or_default();
             match name.as_str() {
-                "nproc-per-node" => self.processes = count(&value, &name, marks),
-                "nnodes" => self.nodes = count(&value, &name, marks),
+                "nproc-per-node" => self.processes = count(&value, written, marks),
+                "nnodes" => self.nodes = count(&value, written, marks),
                 _ => {}
             }
             at += if has_value || is_lacking { 1 } else { 2 };
@@ -243,7 +244,7 @@ impl Launch {
             let is_lacking = name.starts_with("--") && self.lacks_value(arg, &option, Some(&value));
             if name == "--worker_num" {
                 let value = if is_lacking { Arg::default() } else { value };
-                self.processes = count(&value, "worker_num", marks);
+                self.processes = count(&value, name, marks);
             }
         }
         self.with_program(args, at)

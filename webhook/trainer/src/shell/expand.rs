@@ -10,7 +10,7 @@ use crate::program::lists;
 
 /// Variables that components set in the containers of a job to one word: ascend-operator, TaskD, torchrun, Volcano,
 /// MindCluster's samples, the kubelet and the shell.
-pub(super) const ONE_WORD_VARIABLES: &str = "BASH_SOURCE HOME HOSTNAME LOCAL_RANK LOCAL_WORLD_SIZE LOGNAME MASTER_ADDR MASTER_PORT \
+const ONE_WORD_VARIABLES: &str = "BASH_SOURCE HOME HOSTNAME LOCAL_RANK LOCAL_WORLD_SIZE LOGNAME MASTER_ADDR MASTER_PORT \
     MINDX_SERVER_DOMAIN MINDX_SERVER_IP MINDX_TASK_ID MS_LOCAL_WORKER MS_NODE_RANK MS_ROLE MS_SCHED_HOST \
     MS_SCHED_PORT MS_WORKER_NUM NODE_RANK OLDPWD PATH POD_IP PPID PWD RANDOM RANK SECONDS TTP_PORT UID USER \
     VC_TASK_INDEX WORLD_SIZE XDL_IP";
@@ -258,11 +258,20 @@ impl Interpreter<'_> {
                 Value::Text(text) => Some(text.clone()),
                 Value::List(list) => Some(list.first().map(|arg| arg.text.clone()).unwrap_or_default()),
             },
-            None if lists(ONE_WORD_VARIABLES, name) => Some(self.unknown(&format!("${name}"), true)),
+            None if is_one_word_variable(name) => Some(self.unknown(&format!("${name}"), true)),
             None if self.state.has_unknown_variables => Some(self.unknown(&format!("${name}"), false)),
             None => None,
         }
     }
+}
+
+/// Whether components set a variable to one word: also the sizes and host lists of Volcano's tasks (`VC_WORKER_NUM`) and the
+/// addresses of Services.
+pub(super) fn is_one_word_variable(name: &str) -> bool {
+    lists(ONE_WORD_VARIABLES, name)
+        || name.starts_with("VC_") && (name.ends_with("_NUM") || name.ends_with("_HOSTS"))
+        || name.ends_with("_SERVICE_HOST")
+        || name.ends_with("_SERVICE_PORT")
 }
 
 impl Fields {

@@ -3,11 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use super::expand::ONE_WORD_VARIABLES;
+use super::expand::is_one_word_variable;
 use super::state::{State, Value, Variable};
 use super::tree::List;
 use crate::marks::{Arg, Marks};
-use crate::program::lists;
 
 /// Values that differ in more ways than this are unknown.
 const MAX_ALTERNATIVES: usize = 8;
@@ -27,8 +26,8 @@ pub(super) fn merge(marks: &mut Marks, origin: &str, states: Vec<State>) -> Opti
         let all = || std::iter::once(&merged).chain(&others);
         let variables: Vec<Option<&Variable>> = all().map(|state| state.variables.get(&name)).collect();
         let is_exported = variables.iter().flatten().all(|variable| variable.is_exported);
-        let unset = if lists(ONE_WORD_VARIABLES, name.as_str()) || merged.has_unknown_variables {
-            let one_word = lists(ONE_WORD_VARIABLES, name.as_str());
+        let unset = if is_one_word_variable(&name) || merged.has_unknown_variables {
+            let one_word = is_one_word_variable(&name);
             Some(Value::Text(String::from(marks.unknown(format!("${name}"), one_word))))
         } else {
             None

@@ -1,12 +1,11 @@
 //! Expands `${ }` with its operators.
 
 use super::condition::matches;
-use super::expand::{Expanded, ONE_WORD_VARIABLES};
+use super::expand::{Expanded, is_one_word_variable};
 use super::lexer::is_name;
 use super::run::Interpreter;
 use super::state::Value;
 use crate::marks::{Arg, has_mark, is_mark};
-use crate::program::lists;
 
 impl Interpreter<'_> {
     /// `${…}`; `inner` is without the braces.
@@ -107,7 +106,7 @@ impl Interpreter<'_> {
     }
 
     fn is_argument_known(&self, name: &str) -> bool {
-        name.parse::<usize>().is_ok() && self.state.arguments.is_some() || lists(ONE_WORD_VARIABLES, name)
+        name.parse::<usize>().is_ok() && self.state.arguments.is_some() || is_one_word_variable(name)
     }
 
     /// `${NAME:-word}` and `${NAME:=word}`. A variable that nothing is known of counts as unset if there is a default,
