@@ -167,7 +167,7 @@ async fn verdicts_on_preloads_are_events_on_pods() {
     let agents = Agents::start(cluster, "agent", Path::new("/"), CONFIG).await;
     eventually("the agent finds that it has no permission", TIMEOUT, || async {
         let status = agents.status().await?;
-        let verdicts = verdicts(&status);
+        let verdicts = verdicts(&status, &namespace);
         let hidden = verdicts.len() == cases().len() && verdicts.iter().all(|(_, why)| why == "NoPermission");
         hidden.then_some(()).ok_or_else(|| status["preload"].to_string())
     })
@@ -197,9 +197,10 @@ async fn verdicts_on_preloads_are_events_on_pods() {
     cluster.kubectl(&["delete", "namespace", &namespace, "--wait=false"]).await.unwrap();
 }
 
-/// Pod and reason of each verdict in `/status`.
-fn verdicts(status: &Value) -> Vec<(String, String)> {
-    let pods = status["preload"].as_array().cloned().unwrap_or_default();
+/// Pod and reason of each verdict on Pods of the namespace in `/status`. Other tests may have Pods on the node.
+fn verdicts(status: &Value, namespace: &str) -> Vec<(String, String)> {
+    let mut pods = status["preload"].as_array().cloned().unwrap_or_default();
+    pods.retain(|pod| pod["namespace"] == namespace);
     let of_pod = |pod: &Value| {
         let containers = pod["containers"].as_array().cloned().unwrap_or_default();
         let name = pod["name"].as_str().unwrap_or_default().to_owned();
