@@ -14,7 +14,11 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 HOOK = HERE.parents[2] / "webhook/inject/src/launcher_hook/swansong_launcher_hook.py"
+HOOK_TEXT = HOOK.read_text()
 PTH = HOOK.with_name("swansong-launcher-hook.pth")
+PTH_TEXT = PTH.read_text()
+# The folders of a distribution. What else this machine has may hold libraries, which a search would find.
+DISTRIBUTION = "bin boot dev etc lib lib32 lib64 libx32 opt proc run sbin srv sys tmp usr var".split()
 SCRIPT = os.environ["FIND_LIBRARIES"]
 OUT = pathlib.Path("/opt/swansong")
 LIBRARY = "taskd/python/cython_api/libs/libtaskd.so"
@@ -39,7 +43,9 @@ class Discovery(unittest.TestCase):
         devices = self.folder / "dev"
         devices.mkdir()
         self.mount("--bind", "/dev", devices)
-        for place in ("/dev", "/opt", "/srv"):
+        others = [place for place in pathlib.Path("/").iterdir() if place.is_dir() and not place.is_symlink()]
+        others = [place for place in others if place.name not in DISTRIBUTION]
+        for place in ["/dev", "/opt", "/srv", *others]:
             self.mount("-t", "tmpfs", "tmpfs", place)
         pathlib.Path("/dev/null").touch()
         self.mount("--bind", devices / "null", "/dev/null")
@@ -229,8 +235,8 @@ class Discovery(unittest.TestCase):
         self.find(HOME=str(home))
         hook = pathlib.Path("/opt/swansong-hook")
         hook.mkdir()
-        shutil.copy(HOOK, hook)
-        line = PTH.read_text().replace("LIMIT", "60").replace("PATCH", "False")
+        (hook / HOOK.name).write_text(HOOK_TEXT)
+        line = PTH_TEXT.replace("LIMIT", "60").replace("PATCH", "False")
         (hook / PTH.name).write_text(line)
         code = "import mine, sys; print('SwansongTrigger' in str(sys.meta_path))"
         environment = {**os.environ, "HOME": str(home), "PYTHONUSERBASE": str(OUT)}
