@@ -80,13 +80,16 @@ pub(crate) enum Output {
 }
 
 impl ClusterOptions {
-    /// The configuration of the client.
-    pub(crate) async fn config(&self) -> anyhow::Result<kube::Config> {
+    /// A client, and the namespace of the kubeconfig's context. `what` needs it, by the error message.
+    pub(crate) async fn connect(&self, what: &str) -> anyhow::Result<(kube::Client, String)> {
         let choice = ClusterChoice { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
-        let mut config = swansong_runtime::kube::chosen_config("swansong-doctor", choice).await?;
+        let config = swansong_runtime::kube::chosen_config("swansong-doctor", choice).await;
+        let mut config = config.with_context(|| format!("{what} needs a cluster"))?;
         // A retry would hide why the API server doesn't reach a Pod.
         config.default_retry = false;
-        Ok(config)
+        let namespace = config.default_namespace.clone();
+        let client = kube::Client::try_from(config).context("no client of the API server can be made")?;
+        Ok((client, namespace))
     }
 }
 
@@ -116,10 +119,8 @@ impl Doctor {
     }
 
     async fn rehearse_job(&self) -> anyhow::Result<ExitCode> {
-        let config = self.cluster.config().await.context("a rehearsal needs a cluster")?;
-        let scope = self.scope(&config);
-        let client = kube::Client::try_from(config).context("no client of the API server can be made")?;
-        let snapshot = collect(client.clone(), &scope, &progress).await;
+        let (client, default_namespace) = self.cluster.connect("a rehearsal").await?;
+        let snapshot = collect(client.clone(), &self.scope(default_namespace), &progress).await;
         let report = Report::new(checks::run(&snapshot));
         let result = rehearse::of_job(&report, snapshot.taken_at);
         print(&match self.output {
@@ -144,8 +145,7 @@ impl Doctor {
     }
 
     async fn rehearse(&self, node: &str) -> anyhow::Result<ExitCode> {
-        let config = self.cluster.config().await.context("a rehearsal needs a cluster")?;
-        let client = kube::Client::try_from(config).context("no client of the API server can be made")?;
+        let (client, _) = self.cluster.connect("a rehearsal").await?;
         eprintln!("waiting for the agent of node {node} …");
         let result = rehearse(client, node, now()).await?;
         print(&match self.output {
@@ -160,9 +160,8 @@ impl Doctor {
     }
 
     async fn last_fault(&self, job: &str) -> anyhow::Result<ExitCode> {
-        let config = self.cluster.config().await.context("doctor needs a cluster")?;
-        let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let client = kube::Client::try_from(config).context("no client of the API server can be made")?;
+        let (client, default_namespace) = self.cluster.connect("doctor").await?;
+        let namespace = self.namespace.clone().unwrap_or(default_namespace);
         let course = Course::new(evidence(client, &namespace, job, &progress).await);
         print(&match self.output {
             Output::Text => fault_course::Text(&course).to_string(),
@@ -176,12 +175,11 @@ impl Doctor {
     }
 
     async fn bundle(&self, path: &Path) -> anyhow::Result<ExitCode> {
-        let config = self.cluster.config().await.context("doctor needs a cluster")?;
-        let scope = match self.scope(&config) {
+        let (client, default_namespace) = self.cluster.connect("doctor").await?;
+        let scope = match self.scope(default_namespace) {
             Scope::Cluster => Scope::All { namespace: self.namespace.clone() },
             scope => scope,
         };
-        let client = kube::Client::try_from(config).context("no client of the API server can be made")?;
         // The file is created first, so that nothing is read if it can't be written.
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
@@ -198,13 +196,12 @@ impl Doctor {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn scope(&self, config: &kube::Config) -> Scope {
+    fn scope(&self, default_namespace: String) -> Scope {
         let namespace = self.namespace.clone();
         match (&self.job, &self.node) {
-            (Some(job), _) => Scope::Job {
-                namespace: namespace.unwrap_or_else(|| config.default_namespace.clone()),
-                name: job.clone(),
-            },
+            (Some(job), _) => {
+                Scope::Job { namespace: namespace.unwrap_or(default_namespace), name: job.clone() }
+            }
             (None, Some(node)) => Scope::Node(node.clone()),
             (None, None) if self.all => Scope::All { namespace },
             (None, None) => Scope::Cluster,
@@ -212,10 +209,8 @@ impl Doctor {
     }
 
     async fn report(&self) -> anyhow::Result<Report> {
-        let config = self.cluster.config().await.context("doctor needs a cluster")?;
-        let scope = self.scope(&config);
-        let client = kube::Client::try_from(config).context("no client of the API server can be made")?;
-        let snapshot = collect(client, &scope, &progress).await;
+        let (client, default_namespace) = self.cluster.connect("doctor").await?;
+        let snapshot = collect(client, &self.scope(default_namespace), &progress).await;
         Ok(Report::new(checks::run(&snapshot)))
     }
 }

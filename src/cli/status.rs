@@ -3,7 +3,6 @@
 use std::io::{IsTerminal as _, stdout};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use swansong_doctor::status::{Observed, Table, Text, Watches, table};
 
 use super::doctor::{ClusterOptions, Output};
@@ -42,8 +41,7 @@ impl Status {
     }
 
     async fn follow(&self) -> anyhow::Result<()> {
-        let config = self.cluster.config().await.context("status needs a cluster")?;
-        let client = kube::Client::try_from(config).context("no client of the API server can be made")?;
+        let (client, _) = self.cluster.connect("status").await?;
         let mut watches = Watches::new(&client, self.namespace.as_deref());
         let mut last: Option<Table> = None;
         loop {

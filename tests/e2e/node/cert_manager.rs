@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{Api, DeleteParams, ListParams};
 use kube::{Client, ResourceExt};
 use swansong_demo::install;
-use swansong_testcluster::{Cluster, Error, Tier, eventually, programs};
+use swansong_testcluster::{Cluster, Tier, eventually, programs};
 use tokio::process::{Child, Command};
 
 const NAMESPACE: &str = "swansong-system";
@@ -19,13 +19,7 @@ const TIMEOUT: Duration = Duration::from_mins(3);
 
 #[tokio::test]
 async fn cert_manager_issues_and_renews_what_the_webhook_serves() {
-    let cluster = match Cluster::start(Tier::Node).await {
-        Err(error @ Error::Prerequisites(_)) if std::env::var_os("CI").is_none() => {
-            eprintln!("passed over: {error}");
-            return;
-        }
-        cluster => cluster.unwrap(),
-    };
+    let Some(cluster) = Cluster::start_if_possible(Tier::Node).await.unwrap() else { return };
     let folder = tempfile::tempdir().unwrap();
     let _cert_manager = start_cert_manager(&cluster, folder.path()).await;
     install::load_image(&cluster, Path::new(env!("CARGO_BIN_EXE_swansong")), folder.path()).await.unwrap();

@@ -55,7 +55,11 @@ pub async fn shared(tier: Tier) -> Result<&'static Cluster, Error> {
 /// For tests that are to be passed over on a developer's machine without root, say. With `CI` set
 /// what is missing is still an error: a test that never runs proves nothing.
 pub async fn shared_if_possible(tier: Tier) -> Result<Option<&'static Cluster>, Error> {
-    match shared(tier).await {
+    if_possible(shared(tier).await)
+}
+
+fn if_possible<C>(started: Result<C, Error>) -> Result<Option<C>, Error> {
+    match started {
         Err(error @ Error::Prerequisites(_)) if std::env::var_os("CI").is_none() => {
             eprintln!("passed over: {error}");
             Ok(None)
@@ -78,6 +82,11 @@ impl Cluster {
         }
         let started = tokio::task::spawn_blocking(move || Self::start_blocking(&options));
         started.await.map_err(|error| Error::io("start the cluster")(error.into()))?
+    }
+
+    /// [`Cluster::start`], or nothing where this machine can't have such a cluster, as [`shared_if_possible`].
+    pub async fn start_if_possible(options: impl Into<Options>) -> Result<Option<Self>, Error> {
+        if_possible(Self::start(options).await)
     }
 
     fn start_blocking(options: &Options) -> Result<Self, Error> {
