@@ -1,7 +1,6 @@
 //! Names of checks.
 
 use serde::Serialize;
-use strum::EnumMessage as _;
 
 /// The name of a check. The order is that of reports.
 #[derive(
@@ -14,7 +13,6 @@ use strum::EnumMessage as _;
     PartialOrd,
     Ord,
     Serialize,
-    strum::EnumMessage,
     strum::EnumString,
     strum::IntoStaticStr,
     strum::VariantArray,
@@ -58,10 +56,5 @@ impl CheckName {
     /// The name in reports and metric labels.
     pub fn as_str(self) -> &'static str {
         self.into()
-    }
-
-    /// What the check examines, in one sentence.
-    pub fn description(self) -> &'static str {
-        self.get_documentation().unwrap_or_default()
     }
 }
